@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
+from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
-from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
+from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
 from bnp_models.cli.parts import Data
@@ -31,6 +33,7 @@ from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
+from bnp_models.synthesis.given import check_given
 from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
@@ -53,9 +56,38 @@ def synthesize(command: Synthesize) -> int:
     except ValueError as error:
         raise UsageError(f"--method {made.method}: {error}") from None
     _check_kept(command, inputs)
+    _check_given(command, inputs)
+    more = {"given": made.given} if made.given else {}
     return _make_datasets(
-        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry
-    )
+        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        **more,
+    )  # fmt: skip
+
+
+def _values_given(made: Datasets) -> dict[str, list[str]]:
+    """Values that all records are to have, by variable."""
+    values: dict[str, list[str]] = {}
+    for text in made.given:
+        name, _, value = text.partition("=")
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _check_given(command: Synthesize, inputs: Inputs) -> None:
+    """Check the values that all records are to have, before any work is done."""
+    made = command.made
+    if not made.given:
+        return
+    if made.keep:
+        raise UsageError("--given: with --keep records have the values of the sample; leave it out")
+    assert made.rows is not None
+    try:
+        check_given(
+            _values_given(made), inputs.model, inputs.table, inputs.conditions, made.method,
+            made.rows,
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(f"--given: {error}") from None
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -116,12 +148,16 @@ def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object)
     settings = recorded_settings(
         command, inputs, datasets=made.datasets, **more, format=made.format
     )
+    earlier = None
+    if made.from_ is not None:
+        earlier = read_run(Path(made.from_), inputs, settings)
+        check_draws(made, earlier.settings.num_chains * earlier.settings.num_arrays)
     # Convergence is judged by the margins of the levels too.
     labelling = read_labelling(sample, command.data.variables or ())
     write = functools.partial(_write_datasets, command, inputs.changes, labelling)
     if not made.carry:
         sample.close()
-    return sample_into_folder(command, inputs, settings, level_margins, write)
+    return sample_into_folder(command, inputs, settings, level_margins, write, earlier=earlier)
 
 
 def _write_datasets(
@@ -139,8 +175,9 @@ def _write_datasets(
         frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.method, keep=made.keep
-        )
+            run, made.datasets, made.rows, method=made.method, keep=made.keep,
+            given=_values_given(made),
+        )  # fmt: skip
     names = dataset_names(command)
     of_households = command.fit.households
     households = of_households.household, of_households.household_variables or ()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pandas as pd
 
 from bnp_models.cli.commands import Protect
@@ -40,6 +41,7 @@ from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
@@ -52,16 +54,23 @@ _REFIT = 0x52454649
 
 def protect_sample(command: Protect) -> int:
     """``bnp-models protect``: check everything, sample, protect, write the file and its log."""
-    if not limits_of(command.limits).given:
-        raise UsageError("protect: give --max-tau1 X, --max-risk P or both, the limits to meet")
+    asked = command.protection
+    if not limits_of(command.limits).given and not asked.k:
+        raise UsageError(
+            "protect: give --max-tau1 X, --max-risk P, the limits to meet, or --k K, or several of "
+            "them"
+        )
+    if asked.strata is not None and not asked.k:
+        raise UsageError("--strata: says where --k is asked for; give it too")
     inputs = checked_input(command)
     ids = read_ids(command.data)
-    size, asked = command.population_size, command.protection
+    size, strata = command.population_size, _read_strata(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
     settings = recorded_settings(
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
-        suppress=asked.suppress, importance=importance, refit=asked.refit,
+        suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
+        strata=asked.strata,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk, population_size=size, progress=shows_progress(command.output)
@@ -71,9 +80,17 @@ def protect_sample(command: Protect) -> int:
     monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
         inputs.model, table, size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_protected, command, inputs, ids)
+    write = functools.partial(_write_protected, command, inputs, ids, strata)
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, command.output.folder / "run.json")
+
+
+def _read_strata(command: Protect) -> np.ndarray | None:
+    """Stratum (n,) of each record of the sample, if a column of them is named."""
+    if (column := command.protection.strata) is None:
+        return None
+    frame, _ = read_frame(command.data.sample, (column,), reading_of(command.data.text))
+    return frame[column].to_numpy(object)
 
 
 def _check_protection(command: Protect, inputs: Inputs) -> None:
@@ -98,14 +115,28 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     except MicrodataError as error:
         raise UsageError(f"--importance: {error}") from None
     try:
+        for target in _targets(command):
+            target.check(table.schema)
+    except ValueError as error:
+        raise UsageError(f"--k: {error}") from None
+    try:
         for text in filter(None, [";".join(asked.recode)]):
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
     except MicrodataError as error:
         raise UsageError(f"--recode: {error}") from None
 
 
+def _targets(command: Protect) -> list[Anonymity]:
+    """Targets of k-anonymity."""
+    return [Anonymity(*one) for one in command.protection.k]
+
+
 def _write_protected(
-    command: Protect, inputs: Inputs, ids: pd.Series | None, done: Finished[PopulationRisk]
+    command: Protect,
+    inputs: Inputs,
+    ids: pd.Series | None,
+    strata: np.ndarray | None,
+    done: Finished[PopulationRisk],
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
     out, run, risk = done.out, done.run, done.evaluated
@@ -118,6 +149,7 @@ def _write_protected(
         run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
+        k=_targets(command), strata=strata,
     )  # fmt: skip
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -112,7 +112,7 @@ class Changes:
 
 
 def read_sample(
-    data: Data, fit: Fit, *, as_cells: bool = False, carry: Names = ()
+    data: Data, fit: Fit, *, as_cells: bool = False, beside: Mapping[str, str] | None = None
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -122,8 +122,8 @@ def read_sample(
         What is read, and for which model.
     as_cells
         Whether cells with counts are read, of a folder.
-    carry
-        Columns that are copied and not modelled.
+    beside
+        Columns that are not modelled, by what they have.
     """
     table: Records
     reading = reading_of(data.text)
@@ -132,7 +132,7 @@ def read_sample(
             f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
             "which can hold design weights"
         )
-    weights, variables = weights_and_variables(data, carry)
+    weights, variables = weights_and_variables(data, beside)
     if as_cells:
         table = read_contingency_table(data.sample, variables, data.levels, reading)
         with located(data):
@@ -202,13 +202,13 @@ def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
 
 
 def weights_and_variables(
-    data: Data, carry: Names = ()
+    data: Data, others: Mapping[str, str] | None = None
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
     variables: Sequence[str] | None = data.variables
     given = {"weights": data.weights, "identifiers": data.id}
     beside = {what: name for what, name in given.items() if name is not None}
-    beside |= {f"carried {name}": name for name in carry}
+    beside |= others or {}
     for what, name in beside.items():
         if variables is not None and name in variables:
             raise MicrodataError(

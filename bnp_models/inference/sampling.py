@@ -125,7 +125,8 @@ def sample(
         a second mode if the chains start from different states.
     parameters_every
         Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
-        all draws. Default: 1, or the number that a model with large arrays recommends.
+        all draws. Default: 1, or the number that a model with large arrays recommends, or as many
+        as keep those of all levels and components within 256 MiB.
     keep_warmup
         Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices
@@ -184,10 +185,11 @@ def sample(
     coded, limits = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
+    if parameters_every is None:
+        parameters_every = interval_of_arrays(model, coded, num_chains, num_samples)
     first = Settings(
         num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
-        starts_of(model, coded.n, start_components),
-        interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
+        starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)

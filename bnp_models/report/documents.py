@@ -353,6 +353,8 @@ class RunDocument(Document):
     hyperparameters: str | None = ABSENT
     baselines: bool | None = None
     all_records: bool | None = None
+    suda: int | None = ABSENT
+    """Option of risk: variables of a minimal sample unique, at the most."""
     household: str | None = ABSENT
     household_variables: Sequence[str] | None = ABSENT
     rules: str | None = ABSENT
@@ -378,6 +380,9 @@ class RunDocument(Document):
     recode: Sequence[str] | None = None
     """Option of protect."""
     suppress: Share | None = None
+    k: Sequence[Sequence[int | Sequence[str] | None]] | None = ABSENT
+    """Option of protect: of each target, K, the number of variables, and variables."""
+    strata: str | None = ABSENT
     importance: Mapping[str, float] | None = None
     refit: bool | None = None
     datasets: int | None = None
@@ -386,6 +391,8 @@ class RunDocument(Document):
     method: Annotated[str, Keywords(enum=["predictive", "balanced", "calibrated"])] | None = None
     keep: Sequence[str] | None = ABSENT
     carry: Sequence[str] | None = ABSENT
+    given: Sequence[str] | None = ABSENT
+    """Option of synthesize: values that all records have."""
     format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
     filing: Filing | None = None
     usable: UsableEntry | None = None

@@ -493,7 +493,7 @@ def tau1_monitor(
 
 def _checked_thin(thin: int | None, settings: Settings) -> int:
     """Every how many of the draws to evaluate."""
-    num_samples = settings.num_samples
+    num_samples = settings.num_arrays
     if thin is None:
         many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)
         thin = -(-num_samples // many)
