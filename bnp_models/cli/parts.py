@@ -18,6 +18,7 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
     share_type,
+    two_variables,
 )
 from bnp_models.cli.options import UsageError, flag, option, part, switch
 
@@ -102,6 +103,12 @@ class Text:
     missing: Names | None = option("X,Y,..", name_list, help=
         "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
         "missing values)")  # fmt: skip
+    skip: int = option("K", integer_type(0, 2**31), default=0, help=
+        "lines of a text file, or rows of a sheet, above the header, such as a title (default: "
+        "0)")  # fmt: skip
+    sheet: str | None = option("NAME", help=
+        "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
+        "the first)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +123,8 @@ class Data:
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "occur in SAMPLE)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns that are left out, if all others are key variables")  # fmt: skip
     allow_identifying: bool = switch(
         "allow columns that identify records, or nearly do; without this option they are refused "
         "unless --variables names them")  # fmt: skip
@@ -133,10 +142,18 @@ class Data:
         "file of structural zeros, for models that take them: the header names variables, and each "
         "row is a combination that cannot occur; an empty cell means any value; a cell may stand "
         "for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B, as a municipality its region: each level of A has only the "
+        "level of B that it has in SAMPLE; this is a structural zero for all others")  # fmt: skip
     text: Text = part(Text)
 
     takes_id: bool = False
     """Whether the command has --id."""
+
+    @property
+    def zeros(self) -> str | None:
+        """The option that gives structural zeros, if one does."""
+        return "--conditions" if self.conditions else "--settles" if self.settles else None
 
 
 @dataclass(frozen=True, kw_only=True)
