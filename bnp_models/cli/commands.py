@@ -88,8 +88,9 @@ class Risk(Command):
         "also estimate the risk of coarser key variables, from the same draws. Each SPEC is "
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
-        "layer of groups), or several of these joined by semicolons. The risk without each single "
-        "variable is always estimated")  # fmt: skip
+        "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
+        "comma or semicolon are written in double quotes. The risk without each single variable is "
+        "always estimated")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "

@@ -119,7 +119,8 @@ class Data:
 
     sample: "Source" = option("SAMPLE", positional=True, help=TABLE)
     variables: Names | None = option("A,B,..", name_list, help=
-        "key variables (default: all columns)")  # fmt: skip
+        "key variables (default: all columns); a name with a comma is written in double "
+        "quotes")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "occur in SAMPLE)")  # fmt: skip
@@ -184,9 +185,9 @@ class HouseholdFit(HouseholdColumns):
         "wrote it because nothing in it is run, or a Python file (.py) that defines `rules`, which "
         "is run as code (docs/household_rules.md)")  # fmt: skip
     head: str | None = option(choices=("auto", "yes", "no"), default="auto", help=
-        "treat the variables of the head as variables of the household. auto: do so if every "
-        "household has exactly one person with a usual label such as Householder, or with a label "
-        "of --roles (default: auto)")  # fmt: skip
+        "treat the variables of the head as variables of the household. auto: do so if a usual "
+        "label such as Householder, or a label of --roles, says who is the head; a household that "
+        "has not exactly one is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
         "number of classes of members in each class of households (default: 15)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
