@@ -65,7 +65,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
         if body:
             # Below it may be a title.
             find_layout(body, source)
-        skip = f", or --skip {body[0].line - 1}" if body else ""
+        skip = f"; remove it, or, in SAMPLE, say --skip {body[0].line - 1}" if body else ""
         raise MicrodataError(
             f"the first line is empty; expected a header{skip}", file=source, line=rows[0].line
         )
@@ -120,11 +120,14 @@ def differ(body: Sequence[Row], j: int) -> bool:
 def _title(rows: Sequence[Row], filled: Sequence[int], source: Source) -> MicrodataError:
     """Error for a first row that names too few columns, with the row that may be the header."""
     named = sum(map(bool, rows[0].cells))
-    remedy = "say how many lines stand above the header (--skip)"
+    remedy = (
+        "remove what stands above the header, or, in SAMPLE, say how many lines that is (--skip)"
+    )
     for row in rows[1:_ABOVE]:
         if all(j < len(row.cells) and row.cells[j] for j in filled):
             remedy = (
-                f"if it is a title, and the header is in line {row.line}, say --skip {row.line - 1}"
+                f"if it is a title, and the header is in line {row.line}, remove what stands above "
+                f"that, or, in SAMPLE, say --skip {row.line - 1}"
             )
             break
     return MicrodataError(
