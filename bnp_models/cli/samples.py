@@ -196,19 +196,13 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
             "--head yes: no variable has a label such as Householder; name the variable and the "
             "label of the head with --roles"
         )
-    headless = None
     with located(data):
         try:
             table = table.with_persons(persons, head)
         except MicrodataError as error:
-            if given.head == "yes":
-                raise
-            headless = error
             table = table.with_persons(persons)
+            _tell_of_no_head(data, persons, head, given.head, error)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
-    if headless is not None and head is not None:
-        # Rules that want one head have said so.
-        _tell_of_no_head(data, persons, head, headless)
     return table, rules, changes
 
 
@@ -242,24 +236,29 @@ def _kept_rules(
 
 
 def _tell_of_no_head(
-    data: Data, persons: Microdata, head: tuple[str, Label], error: MicrodataError
+    data: Data,
+    persons: Microdata,
+    head: tuple[str, Label] | None,
+    asked: str | None,
+    error: MicrodataError,
 ) -> None:
-    """Say why the model of heads is not used, or refuse households that are known to lack one.
+    """Say why heads are no variables of households, or refuse it where they should be.
 
     Raises
     ------
     MicrodataError
-        If households have no head, or several, and everybody's relationship is known.
+        If --head asks for them, or households have no head, or several, and everybody's
+        relationship is known.
     """
+    if asked == "yes" or head is None:
+        raise error
     relationship = persons.codes[:, persons.schema.variables.index(head[0])]
-    if error.row is None or (relationship < 0).any():
-        _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
-        return
-    with located(data):
+    if error.row is not None and (relationship >= 0).all():
         raise MicrodataError(
             f"{error.problem}; --head no models heads like other persons",
             row=error.row, column=error.column,
         )  # fmt: skip
+    _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
 
 
 def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
