@@ -320,9 +320,9 @@ class Chains:
         "effective sample size to reach, bulk and tail, of all chains together (default: 100 for "
         "each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet; compilation and the "
-        f"minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} "
-        "with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet; compilation, checks of "
+        "the chains and the minutes before a --resume count too (default: "
+        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

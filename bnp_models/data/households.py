@@ -463,7 +463,7 @@ def read_households(
     household, household_variables, variables, head
         As in :meth:`Households.from_frame`.
     levels : path, mapping, frame or Schema, optional
-        Declared levels, or the file that :func:`read_levels` reads.
+        Declared levels, or the file that :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
         As for :func:`read_microdata`.
 

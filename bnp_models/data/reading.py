@@ -71,11 +71,11 @@ def read_microdata(
         .zsav) need pyreadstat: values with a label are read as the label, in the order of the
         values, and user-missing and extended missing values are missing.
     variables : sequence of str, optional
-        The columns to keep; all by default. A column that :func:`write_frame` had to rename for
-        Stata or SPSS may be called what it was before.
+        The columns to keep; all by default. A column that :func:`~bnp_models.io.write_frame` had
+        to rename for Stata or SPSS may be called what it was before.
     levels : path, mapping, frame or Schema, optional
-        Declared levels as in :meth:`Microdata.from_frame`, or the file that :func:`read_levels`
-        reads.
+        Declared levels as in :meth:`Microdata.from_frame`, or the file that
+        :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
         What is between the cells, the encoding, labels that stand for missing values, and where
         the header is. A first column that numbers the rows and has no name is left out, and so are

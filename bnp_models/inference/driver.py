@@ -193,12 +193,12 @@ class Driver:
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
         """Take up where a checkpoint or a run ended; return the states."""
         if isinstance(begin, Run):
-            early = {name: value[:, :0] for name, value in begin.draws.items()} | begin.warmup_draws
-            draws = {
-                name: np.moveaxis(np.concatenate([early[name], value], axis=1), 1, 0)
-                for name, value in begin.draws.items()
+            draws = begin.draws | {
+                name: np.concatenate([early, begin.draws[name]], axis=1)
+                for name, early in begin.warmup_draws.items()
             }
-            self.segments, self.growth = [draws], list(begin.growth)
+            self.segments = [{name: np.moveaxis(value, 1, 0) for name, value in draws.items()}]
+            self.growth = list(begin.growth)
             self.iteration, self.capacity = begin.settings.num_sweeps, begin.capacity
             self.clock = dict(begin.seconds)
             return begin.state

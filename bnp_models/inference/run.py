@@ -63,7 +63,7 @@ class Run(Generic[TableT, ConditionsT]):
     conditions: ConditionsT | None = None
     """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall-clock seconds: compile, warmup, draws."""
+    """Wall-clock seconds: compile, warmup and draws; and checks, the calls of `until`."""
     device: str = ""
     origin: jax.Array | None = None
     """The key that was given to `sample`; the keys of all sweeps are derived from it."""
@@ -229,11 +229,16 @@ def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.nda
     """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
 
     def join(arrays):
-        shape = np.max([a.shape[1:] for a in arrays], axis=0)
-        return np.concatenate([
-            np.pad(a, [(0, 0), *((0, w - s) for w, s in zip(shape, a.shape[1:], strict=True))])
-            for a in arrays
-        ])  # fmt: skip
+        if len({a.shape[1:] for a in arrays}) == 1:
+            return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        widest = np.max([a.shape[1:] for a in arrays], axis=0)
+        joined = np.zeros((sum(map(len, arrays)), *widest), arrays[0].dtype)
+        start = 0
+        for a in arrays:
+            stop = start + len(a)
+            joined[(slice(start, stop), *map(slice, a.shape[1:]))] = a
+            start = stop
+        return joined
 
     return {name: join([segment[name] for segment in segments]) for name in segments[0]}
 

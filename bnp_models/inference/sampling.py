@@ -12,6 +12,7 @@ chain are in parts, floats are rounded otherwise.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -112,9 +113,8 @@ def sample(
         `bnp_models.Converged(max_rhat=1.01)`. It may depend on nothing but the draws, so that a
         resumed run stops at the same draw as an uninterrupted one. Default: no target.
     max_minutes
-        Chains with a target stop at the next draw after so many minutes of compilation, warm-up and
-        draws (``run.seconds``; minutes before a resume count). The time of the function `until`
-        does not count. Default: 60.
+        Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
+        draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
     keep
         Names of the quantities that are kept of each draw: from the model's ``scalars`` and
         ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
@@ -233,8 +233,11 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         further = settings_of_round(first, run.settings.num_sweeps + 1)
         if used_up or further is None:
             return judged
+        began = time.perf_counter()
+        met = asked.target(judged)
         # Of several processes none stops alone.
-        (met,) = processes.largest(asked.target(judged))
+        met, elapsed = processes.largest(met, time.perf_counter() - began)
+        run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
             return judged
         by = further.thin // run.settings.thin

@@ -43,8 +43,8 @@ def census_relationships(
         Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
         the same sex have a label of their own, the rule is not about them in any case.
     roles : Roles, optional
-        A table of roles (:func:`read_roles`): variables and roles of labels that the arguments
-        above do not give.
+        A table of roles (:func:`~bnp_models.io.read_roles`): variables and roles of labels that
+        the arguments above do not give.
 
     Raises
     ------
@@ -141,7 +141,8 @@ def find_head(
     """Return the relationship variable and its label for the head, if usual names tell them.
 
     :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
-    or not one label of the head. A table of roles (:func:`read_roles`) says more names.
+    or not one label of the head. A table of roles (:func:`~bnp_models.io.read_roles`) says more
+    names.
 
     Examples
     --------
