@@ -117,8 +117,12 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     """
     check_options(command)
     data, fit, chains = command.data, command.fit, command.chains
-    said = {"conditions": data.conditions} | values_of(chains) | values_of(command.output)
-    for name in ("conditions", *STOPPING, "keep_parameters"):
+    said = (
+        {"conditions": data.conditions, "settles": data.settles}
+        | values_of(chains)
+        | values_of(command.output)
+    )
+    for name in ("conditions", "settles", *STOPPING, "keep_parameters"):
         if said[name]:
             others = (m for m in MODELS_OF["risk"] if m not in CELL_MODELS)
             raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")

@@ -10,6 +10,7 @@ from bnp_models.cli.argument_types import (
     name_list,
     number_above,
     share_type,
+    two_variables,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS_OF
 from bnp_models.cli.options import Command, option, part, switch
@@ -88,8 +89,9 @@ class Risk(Command):
         "also estimate the risk of coarser key variables, from the same draws. Each SPEC is "
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
-        "layer of groups), or several of these joined by semicolons. The risk without each single "
-        "variable is always estimated, of up to 30 variables")  # fmt: skip
+        "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
+        "comma or semicolon are written in double quotes. The risk without each single variable is "
+        "always estimated, of up to 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "
@@ -302,6 +304,8 @@ class Evaluate(Command):
         "files with the columns and labels of ORIGINAL")  # fmt: skip
     variables: Names | None = option("A,B,..", name_list, help=
         "variables to compare (default: all columns of ORIGINAL)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns of ORIGINAL that are left out, if all others are compared")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "ORIGINAL has; other labels are refused)")  # fmt: skip
@@ -319,6 +323,8 @@ class Evaluate(Command):
     conditions: "Source | None" = option("FILE", help=
         "structural zeros, as for synthesize; records that break a condition are "
         "counted")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B in ORIGINAL, as for synthesize")  # fmt: skip
     population: "Source | None" = option("FILE", help=
         "file of the whole population, if it is known; its proportions are compared "
         "too")  # fmt: skip
@@ -334,9 +340,9 @@ class Evaluate(Command):
     def data(self) -> Data:
         """What is read of the original."""
         return Data(
-            sample=self.original, variables=self.variables, levels=self.levels,
+            sample=self.original, variables=self.variables, drop=self.drop, levels=self.levels,
             allow_identifying=True, recoding=self.recoding, conditions=self.conditions,
-            text=self.text,
+            settles=self.settles, text=self.text,
         )  # fmt: skip
 
 
@@ -466,7 +472,7 @@ class Suggest(Command):
     least: float = option("E", number_above(0), default=5.0, help=
         "suggest combinations that should have at least this many records by chance, but have none "
         "(default: 5)")  # fmt: skip
-    data: Data = _data(("id", "weights", "conditions"))
+    data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 
 
@@ -480,7 +486,9 @@ class Check(Command):
         "write the records that are impossible, and the conditions that they break"
     )
 
-    data: Data = _data(("id", "weights"), conditions={"required": True, "help": "structural zeros"})
+    data: Data = _data(
+        ("id", "weights", "settles"), conditions={"required": True, "help": "structural zeros"}
+    )
     output: Output = _file()
 
 

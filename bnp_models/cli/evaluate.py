@@ -17,11 +17,12 @@ from bnp_models.cli.folder import (
     located,
     reading_of,
     shows_progress,
+    variables_of,
     write_files,
 )
 from bnp_models.cli.options import UsageError, flag
 from bnp_models.cli.parts import Data, Output
-from bnp_models.cli.samples import given_roles, recoded
+from bnp_models.cli.samples import conditions_of, given_roles, recoded
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
@@ -43,7 +44,6 @@ from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.rules import Rules
-from bnp_models.zeros.structural_zeros import read_conditions
 
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
@@ -116,9 +116,9 @@ def _checked_files(command: Evaluate) -> _Files:
         for name in _OF_HOUSEHOLDS:
             if vars(households)[name] is not None:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
-    elif data.conditions is not None:
+    elif data.zeros is not None:
         raise UsageError(
-            "--conditions: describe single records; with --household, give --rules instead"
+            f"{data.zeros}: describe single records; with --household, give --rules instead"
         )
     if households.household is not None and command.changes is not None:
         raise UsageError("--changes: describes single records and cannot be used with --household")
@@ -140,13 +140,13 @@ def _checked_files(command: Evaluate) -> _Files:
             original = original.with_persons(persons)
     conditions: Any = None
     quantities = None
-    if data.conditions is not None:
-        conditions = read_conditions(data.conditions, original.schema)
+    if data.zeros is not None:
+        conditions = conditions_of(data, original)
         try:
             # Compiled now: conditions that are too many are refused before anything is done.
             _ = conditions.diagram, conditions.walk
         except MicrodataError as error:
-            raise error.in_file(data.conditions) from None
+            raise error.in_file(data.conditions or data.sample) from None
     roles = given_roles(households, persons_of(original))
     if households.rules is not None:
         conditions = read_rules(households.rules, original, roles)
@@ -203,9 +203,9 @@ def _read(data: Data, given: Relations) -> Any:
     """Read the original: `Households` where there is a column of them, else records or cells."""
     reading = reading_of(data.text)
     if given.household is None:
-        return read_records(data.sample, data.variables, data.levels, reading)
+        return read_records(data.sample, variables_of(data), data.levels, reading)
     return read_households(
-        data.sample, given.household, given.household_variables or (), data.variables,
+        data.sample, given.household, given.household_variables or (), variables_of(data),
         data.levels, reading=reading,
     )  # fmt: skip
 

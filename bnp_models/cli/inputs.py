@@ -50,9 +50,9 @@ def checked_input(command: Sampling) -> Inputs:
     chains = command.chains.settled()
     model = model_of(fit)
     check_sweeps(chains)
-    if data.conditions is not None and model.conditions_type is None:
+    if data.zeros is not None and model.conditions_type is None:
         raise UsageError(
-            f"--conditions: the {fit.model} model does not take structural zeros; use --model "
+            f"{data.zeros}: the {fit.model} model does not take structural zeros; use --model "
             f"{listed(_taking_zeros(command.name), 'or')}"
         )
     table: Records | Households
@@ -108,9 +108,9 @@ def check_options(command: Sampling) -> None:
             raise UsageError(
                 f"--model {fit.model}: needs --household, the column that says who lives with whom"
             )
-        if data.conditions is not None:
+        if data.zeros is not None:
             raise UsageError(
-                f"--conditions: the {fit.model} model takes --rules; a combination that is "
+                f"{data.zeros}: the {fit.model} model takes --rules; a combination that is "
                 "impossible for one person is a rule about each person"
             )
     if data.weights is not None and fit.model in HOUSEHOLD_MODELS:
@@ -127,7 +127,7 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        if data.conditions is None and given[name] is not None:
+        if data.zeros is None and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 
 

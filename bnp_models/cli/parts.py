@@ -18,6 +18,7 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
     share_type,
+    two_variables,
 )
 from bnp_models.cli.options import UsageError, flag, option, part, switch
 
@@ -102,6 +103,12 @@ class Text:
     missing: Names | None = option("X,Y,..", name_list, help=
         "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
         "missing values)")  # fmt: skip
+    skip: int = option("K", integer_type(0, 2**31), default=0, help=
+        "lines of a text file, or rows of a sheet, above the header, such as a title (default: "
+        "0)")  # fmt: skip
+    sheet: str | None = option("NAME", help=
+        "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
+        "the first)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +119,13 @@ class Data:
 
     sample: "Source" = option("SAMPLE", positional=True, help=TABLE)
     variables: Names | None = option("A,B,..", name_list, help=
-        "key variables (default: all columns)")  # fmt: skip
+        "key variables (default: all columns); a name with a comma is written in double "
+        "quotes")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "occur in SAMPLE)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns that are left out, if all others are key variables")  # fmt: skip
     allow_identifying: bool = switch(
         "allow columns that identify records, or nearly do; without this option they are refused "
         "unless --variables names them")  # fmt: skip
@@ -133,10 +143,18 @@ class Data:
         "file of structural zeros, for models that take them: the header names variables, and each "
         "row is a combination that cannot occur; an empty cell means any value; a cell may stand "
         "for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B, as a municipality its region: each level of A has only the "
+        "level of B that it has in SAMPLE; this is a structural zero for all others")  # fmt: skip
     text: Text = part(Text)
 
     takes_id: bool = False
     """Whether the command has --id."""
+
+    @property
+    def zeros(self) -> str | None:
+        """The option that gives structural zeros, if one does."""
+        return "--conditions" if self.conditions else "--settles" if self.settles else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +185,9 @@ class HouseholdFit(HouseholdColumns):
         "wrote it because nothing in it is run, or a Python file (.py) that defines `rules`, which "
         "is run as code (docs/household_rules.md)")  # fmt: skip
     head: str | None = option(choices=("auto", "yes", "no"), default="auto", help=
-        "treat the variables of the head as variables of the household. auto: do so if every "
-        "household has exactly one person with a usual label such as Householder, or with a label "
-        "of --roles (default: auto)")  # fmt: skip
+        "treat the variables of the head as variables of the household. auto: do so if a usual "
+        "label such as Householder, or a label of --roles, says who is the head; a household that "
+        "has not exactly one is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
         "number of classes of members in each class of households (default: 15)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=

@@ -163,7 +163,8 @@ def _write_protected(
     )  # fmt: skip
     reading = reading_of(data.text)
     columns = columns_of_file(data.sample, reading, data.variables or ())
-    frame, _ = read_frame(data.sample, columns, reading)
+    kept = [name for name in columns if name not in data.drop]
+    frame, _ = read_frame(data.sample, kept, reading)
     labels = found.table.to_frame()
     made = inputs.changes
     frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})

@@ -26,6 +26,7 @@ from bnp_models.cli.release import (
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
+from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
@@ -124,7 +125,7 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     of = "--keys"
     try:
         sets = {
-            f"keep:{','.join(names)}": keep_variables(names, table.schema) for names in command.keys
+            f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
         of = "--what-if"

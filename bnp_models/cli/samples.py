@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,29 +11,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bnp_models.cli.folder import located, reading_of
+from bnp_models.cli.folder import located, reading_of, variables_of
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
-from bnp_models.data.identifying import identifying_variables, values_of_one
+from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.merging import merge_levels
-from bnp_models.data.messages import listed
+from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
-from bnp_models.data.schema import Label, MicrodataError, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
-from bnp_models.data.weight_classes import weighted_microdata
+from bnp_models.data.weight_classes import records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
-from bnp_models.rules.census import find_head
-from bnp_models.rules.reading import read_rules
+from bnp_models.rules.census import OTHER_SEX, find_head
+from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
+from bnp_models.zeros.suggestions import settled_conditions
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,18 +145,38 @@ def read_sample(
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
-    if data.conditions is None:
+    conditions = conditions_of(data, records_of(table))
+    if conditions is None:
         return table, None, changes
-    conditions = read_conditions(data.conditions, table.schema)
     try:
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
     except MicrodataError as error:
-        raise error.in_file(data.conditions) from None
+        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
+
+
+def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
+    """Structural zeros of a file, and those that say which variable settles which; None if none."""
+    schema = table.schema
+    given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
+    for by, of in data.settles:
+        try:
+            given.append(settled_conditions(table, by, of))
+        except MicrodataError as error:
+            raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}") from None
+    if len(given) < 2:
+        return next(iter(given), None)
+    # Those of the file keep their rows, which messages name.
+    rows = [0, *(int(one.rows.max(initial=-1)) + 1 for one in given)]
+    return StructuralZeros(
+        schema,
+        np.concatenate([one.conditions for one in given]),
+        np.concatenate([one.rows + r for one, r in zip(given, np.cumsum(rows), strict=False)]),
+    )
 
 
 def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | None, Changes]:
@@ -162,7 +184,7 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
     given = fit.households
     assert given.household is not None
     table = read_households(
-        data.sample, given.household, given.household_variables or (), data.variables,
+        data.sample, given.household, given.household_variables or (), variables_of(data),
         data.levels, reading=reading_of(data.text),
     )  # fmt: skip
     persons, changes = recoded(data, table.persons, fit.named_ordered, fit.groups, True)
@@ -177,14 +199,18 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
     with located(data):
         try:
             table = table.with_persons(persons, head)
-        except MicrodataError:
-            # Not exactly one in each household; rules that want it say so of which.
-            if given.head == "yes":
-                raise
+        except MicrodataError as error:
             table = table.with_persons(persons)
-    if given.rules is None:
-        return table, None, changes
-    rules = read_rules(given.rules, table, roles)
+            _tell_of_no_head(data, persons, head, given.head, error)
+    rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
+    return table, rules, changes
+
+
+def _kept_rules(
+    data: Data, named: str, table: Households, roles: Roles | None, changes: Changes
+) -> Rules:
+    """Rules that the households keep, none of which is about values in bins."""
+    rules = read_rules(named, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
         raise UsageError(
@@ -192,8 +218,47 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
             "rule; do not put this variable into bins (--ordered may help)"
         )
     with located(data):
-        rules.require_feasible(table)
-    return table, rules, changes
+        try:
+            rules.require_feasible(table)
+        except MicrodataError as error:
+            if named not in SHIPPED or OTHER_SEX not in error.problem:
+                raise
+            label = next(
+                label for labels in table.schema.table.levels for label in labels
+                if (roles or Roles()).role(label) == "spouse"
+            )  # fmt: skip
+            raise MicrodataError(
+                f"{error.problem}; if spouses may have one sex, say so by a row "
+                f"{as_option(['same-sex spouse', text_of(label)])} of --roles",
+                row=error.row,
+            ) from None
+    return rules
+
+
+def _tell_of_no_head(
+    data: Data,
+    persons: Microdata,
+    head: tuple[str, Label] | None,
+    asked: str | None,
+    error: MicrodataError,
+) -> None:
+    """Say why heads are no variables of households, or refuse it where they should be.
+
+    Raises
+    ------
+    MicrodataError
+        If --head asks for them, or households have no head, or several, and everybody's
+        relationship is known.
+    """
+    if asked == "yes" or head is None:
+        raise error
+    relationship = persons.codes[:, persons.schema.variables.index(head[0])]
+    if error.row is not None and (relationship >= 0).all():
+        raise MicrodataError(
+            f"{error.problem}; --head no models heads like other persons",
+            row=error.row, column=error.column,
+        )  # fmt: skip
+    _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
 
 
 def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
@@ -205,24 +270,24 @@ def weights_and_variables(
     data: Data, others: Mapping[str, str] | None = None
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
-    variables: Sequence[str] | None = data.variables
+    variables = variables_of(data)
     given = {"weights": data.weights, "identifiers": data.id}
     beside = {what: name for what, name in given.items() if name is not None}
     beside |= others or {}
     for what, name in beside.items():
-        if variables is not None and name in variables:
+        if data.variables is not None and name in data.variables:
             raise MicrodataError(
                 f"the column of the {what} is no key variable; leave it out of --variables",
                 file=data.sample,
                 column=name,
             )
     reading = reading_of(data.text)
-    if variables is None and beside:
+    if data.variables is None and beside:
         names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
         for name in map(str, beside.values()):
             if name not in names:
                 raise unknown_variable(name, names).in_file(data.sample)
-        variables = [name for name in names if name not in beside.values()]
+        variables = [name for name in variables or names if name not in beside.values()]
     weights = None if data.weights is None else read_weights(data.sample, data.weights, reading)
     return weights, variables
 
@@ -291,12 +356,24 @@ def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
     # It may be what records are to be told by.
     by_id = data.takes_id and data.id is None and first.alone == 1
-    carried = f"; --id {first.variable} writes it with the results" if by_id else ""
-    coarsest = min(found, key=lambda one: one.alone).variable
+    carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
+    dropped = as_option([*data.drop, *(one.variable for one in found)])
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
-        f"is. Choose --variables without {'them' if others else 'it'}, put numbers into bins "
-        f"(--bins {coarsest}=20), merge rare levels (--merge-rare 10), or say --allow-identifying"
-        f"{carried}",
+        f"is. Choose --variables without {'them' if others else 'it'} (or --drop {dropped}), "
+        f"{_coarser(found)}or say --allow-identifying{carried}",
         column=first.variable,
     )
+
+
+def _coarser(found: Sequence[Identifying]) -> str:
+    """What makes some of these columns coarser, in words."""
+    values = [one for one in found if one.group is None]
+    numbers = [one for one in values if one.numbers]
+    said = ""
+    if numbers:
+        coarsest = min(numbers, key=lambda one: one.alone)
+        said += f"put numbers into bins (--bins {shlex.quote(f'{coarsest.variable}=20')}), "
+    if len(values) > len(numbers):
+        said += "merge rare levels (--merge-rare 10), "
+    return said

@@ -40,7 +40,7 @@ class ColumnCoder:
     def __init__(
         self, variable: str, declared: Sequence[Label] | None = None, categorical: bool = False
     ):
-        self._variable, self._categorical = variable, categorical
+        self._variable, self.categorical = variable, categorical
         self._declared = None if declared is None else [plain_label(label) for label in declared]
         if any(label == "" or pd.isna(label) for label in self._declared or ()):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
@@ -97,7 +97,7 @@ class ColumnCoder:
         """Levels in order, and the code that each code of `add` becomes; the last is that of -1."""
         if self._declared is not None:
             labels = in_type_of(self._labels, self._declared)
-        elif self._categorical:
+        elif self.categorical:
             labels = self._labels
         else:
             labels = sorted_labels(self._labels)

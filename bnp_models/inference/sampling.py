@@ -236,9 +236,9 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         if used_up or further is None:
             return judged
         began = time.perf_counter()
-        met = asked.target(judged)
+        reached = asked.target(judged)
         # Of several processes none stops alone.
-        met, elapsed = processes.largest(met, time.perf_counter() - began)
+        met, elapsed = processes.largest(reached, time.perf_counter() - began)
         run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
             return judged

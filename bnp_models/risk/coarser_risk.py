@@ -17,7 +17,7 @@ from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.recoding import Recoding
 from bnp_models.inference.run import Run
-from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
+from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import (
     hierarchies_of,
@@ -114,6 +114,8 @@ def coarsen(
     Notes
     -----
     The posterior is that of the finer file, which has more information than the coarser file.
+    All coarser keys are evaluated with the same random numbers: those that divide the records into
+    the same cells have the same figures.
 
     Examples
     --------
@@ -137,11 +139,12 @@ def coarsen(
         }
     )  # fmt: skip
     require_listable(found, table, conditions)
-    key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
+    key_ties, key_common = Keys(run.key if key is None else key)
     tied = evaluator.draw_ties(key_ties) if ties == "on" else None
+    # Common random numbers: keys that make the same cells of the records have the same figures.
     return {
-        text: _evaluate(evaluator, coarsening, tied, of_one)
-        for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
+        text: _evaluate(evaluator, coarsening, tied, key_common)
+        for text, coarsening in found.items()
     }
 
 
@@ -153,7 +156,8 @@ def _evaluate(
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)
     cells = table.tabulated
-    codes = evaluator.run.table.codes_at(cells.first_rows[cells.unique_cells])
+    # In the order of the records, whatever that of the levels.
+    codes = evaluator.run.table.codes_at(np.sort(cells.first_rows[cells.unique_cells]))
     # Padded to as many as the finer file has: same shapes, nothing is compiled.
     size = len(evaluator.run.table.tabulated.codes)
     logs = evaluator.coarser(coarsening, codes, key_cells, size)

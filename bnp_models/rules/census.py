@@ -12,6 +12,9 @@ from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly
 from bnp_models.rules.views import schema_of
 
+OTHER_SEX = "spouse of the other sex"
+"""Name of the rule that is not about labels of the role "same-sex spouse"."""
+
 
 def census_relationships(
     schema: Households | HouseholdSchema | Schema,
@@ -101,7 +104,7 @@ def _rules_of_spouses(
         each(spouse).has(aged(15, variable=age)).named("age of the spouse"),
     ]
     if other_sex is not None and sex is not None:
-        rules.append(each(other_sex).differs_from(head, sex).named("spouse of the other sex"))
+        rules.append(each(other_sex).differs_from(head, sex).named(OTHER_SEX))
     return [*rules, each(spouse).is_within(49, head, age).named("ages of spouses")]
 
 
