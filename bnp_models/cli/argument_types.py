@@ -129,6 +129,16 @@ def bin_number(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def value_of_variable(text: str) -> tuple[str, str]:
+    """Read a variable and one of its values, as age=9999."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a value, such as age=9999"
+        )
+    return name, value
+
+
 def file_of_variable(text: str) -> tuple[str, str]:
     """Read a variable and a file, as occupation=codes.csv."""
     name, _, path = text.partition("=")

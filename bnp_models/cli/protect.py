@@ -31,6 +31,7 @@ from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
@@ -129,12 +130,15 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
     )  # fmt: skip
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     columns = columns_of_file(data.sample, reading, data.variables or ())
     frame, _ = read_frame(data.sample, columns, reading)
     labels = found.table.to_frame()
     made = inputs.changes
     frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
+    protected = found.apply(frame)
+    commas = [name for name in made.decimal_commas if name in protected]
+    protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
@@ -143,7 +147,7 @@ def _write_protected(
     }  # fmt: skip
     write_files(out, {
         "changes.json": functools.partial(write_json, changes),
-        "protected.csv": functools.partial(write_frame, found.apply(frame)),
+        "protected.csv": functools.partial(write_frame, protected),
         "run.json": functools.partial(write_json, done.settings | figures),
         "report.html": lambda path: write_protection_report(
             path, risk, changes, summary=summary, diagnosis=done.diagnosis,

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.bins import level_counts
-from bnp_models.data.label_numbers import plain_number
 from bnp_models.data.microdata import Records
+from bnp_models.data.notation import looks_like_number
 from bnp_models.data.schema import plain_label, text_of
 
 SMALLEST_SHOWN = 5
@@ -78,7 +78,7 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
         values, known = int((counts > 0).sum()), counts.sum()
         alone = float((counts == 1).sum() / known) if known else 0.0
         seen = (label for label, count in zip(labels, counts, strict=True) if count)
-        numbers = sum(plain_number(label) is not None for label in seen)
+        numbers = sum(looks_like_number(label) for label in seen)
         most = OF_NUMBERS if 2 * numbers > values else LARGEST_SHARE
         if values >= LEAST_VALUES and (alone >= most or numbers > MOST_NUMBERS):
             found.append(Identifying(name, values, alone))

@@ -13,6 +13,7 @@ import pandas as pd
 from bnp_models.data import excel
 from bnp_models.data.messages import quoted, reason
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.respelling import respelled
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -66,7 +67,8 @@ def read_microdata(
         Declared levels as in :meth:`Microdata.from_frame`, or the file that :func:`read_levels`
         reads.
     reading : Reading, optional
-        What is between the cells, the encoding, and labels that stand for missing values.
+        What is between the cells, the encoding, labels that stand for missing values, and how
+        numbers are written.
 
     Raises
     ------
@@ -118,6 +120,10 @@ def read_coded(
     with opened(path) as source:
         declared, chosen = choose_columns(source, levels, choose, reading, wanted)
         frame, lines = read_frame(source, chosen, reading)
+        try:
+            frame, declared = respelled(frame, declared, source, reading)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
     try:
         return code(frame, declared)
     except MicrodataError as error:

@@ -6,11 +6,12 @@ import csv
 import io
 import itertools
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.notation import Notation, check_marks
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 
@@ -36,11 +37,23 @@ class Reading:
         neither, cp1252, the usual one of Western Windows.
     missing : sequence of str, optional
         Labels that stand for a missing value, such as "NA" and "-9", besides empty cells.
+    decimal, thousands : str, optional
+        Mark before the decimals of numbers (a point or a comma) and mark between thousands (comma,
+        point, space or apostrophe), of all columns of text that are numbers. By default they are
+        told from each column that is named in `numbers`.
+    numbers : sequence of str, optional
+        Columns whose values are needed as numbers, such as those of bins.
+    notations : mapping of str to Notation, optional
+        How numbers of columns are written where a file does not tell, such as those of the
+        original of a synthetic file.
+    normalise : bool
+        Whether labels of a column that are one value in several spellings (`spelling_key`) become
+        one label.
 
     Raises
     ------
     MicrodataError
-        If `sep` is not one character, or the encoding is unknown.
+        If `sep` is not one character, the encoding is unknown, or there is no such mark in numbers.
 
     Examples
     --------
@@ -52,9 +65,16 @@ class Reading:
     sep: str | None = None
     encoding: str | None = None
     missing: tuple[str, ...] = ()
+    decimal: str | None = None
+    thousands: str | None = None
+    numbers: tuple[str, ...] = ()
+    notations: Mapping[str, Notation] = field(default_factory=dict)
+    normalise: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
+        object.__setattr__(self, "numbers", tuple(map(str, self.numbers)))
+        check_marks(self.decimal, self.thousands)
         if self.sep == "\\t":
             object.__setattr__(self, "sep", "\t")
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):

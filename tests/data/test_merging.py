@@ -132,7 +132,7 @@ def test_top_coding_of_ranges():
     for limit, said in ((82, "'80-84' has numbers below 82"), (90, r"'85\+' has numbers below")):
         with pytest.raises(MicrodataError, match=said):
             merge_levels(table, {"age": limit})
-    with pytest.raises(MicrodataError, match="'12 or 13' cannot be read"):
+    with pytest.raises(MicrodataError, match=r"'12 or 13' \(1 record\) cannot be read"):
         merge_levels(table_of(age=["12 or 13", "80"]), {"age": 80})
 
 
