@@ -268,6 +268,12 @@ def _beside(
     for value, x, interval in zip(values, numbers, read_numbers(values), strict=True):
         if x is not None:
             continue
+        if interval is not None and interval.low == interval.high:
+            raise MicrodataError(
+                f"level {quoted(value)} is a number with a unit or a sign beside it; write the "
+                "number alone",
+                column=variable,
+            )
         if interval is not None and interval.low > max(known):
             above.append(value)
         elif interval is None or interval.high < min(known):

@@ -482,6 +482,7 @@ def read_households(
         ),
         reading,
         (household, *household_variables, *(variables or ())),
+        (household,),
     )
 
 

@@ -98,6 +98,7 @@ def read_coded(
     code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
     reading: Reading = AS_FOUND,
     wanted: Sequence[str] = (),
+    identifiers: Sequence[str] = (),
 ) -> Coded:
     """Read the columns that `choose` picks of a file's names, coded by `code`.
 
@@ -111,6 +112,8 @@ def read_coded(
         Takes the frame of the chosen columns and the levels declared of them, returns coded data.
     wanted : sequence of str
         Names that `choose` will ask for, as for :func:`columns_of_file`.
+    identifiers : sequence of str
+        Columns whose labels stay as they are in the file.
 
     Raises
     ------
@@ -121,9 +124,15 @@ def read_coded(
         declared, chosen = choose_columns(source, levels, choose, reading, wanted)
         frame, lines = read_frame(source, chosen, reading)
         try:
-            frame, declared = respelled(frame, declared, source, reading)
+            kept = frame[[name for name in chosen if name in identifiers]]
+            frame, declared = respelled(frame.drop(columns=kept), declared, source, reading)
         except MicrodataError as error:
             raise error.in_file(source) from None
+    for name in frame if reading.missing else ():
+        # Those that are spelt as others now.
+        frame[name] = _without_missing(frame[name], reading)
+    if not kept.empty:
+        frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
     try:
         return code(frame, declared)
     except MicrodataError as error:

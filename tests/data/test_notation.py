@@ -106,6 +106,12 @@ def test_columns_that_are_needed_as_numbers(tmp_path, caplog):
     assert "1.200" in bnp.read_microdata(path).schema.levels[0]
 
 
+def test_codes_that_are_missing_in_the_notation_of_the_column(tmp_path):
+    path = written(tmp_path / "s.csv", ["1,50", "2,50", "9999,00", "2,50"])
+    reading = bnp.io.Reading(numbers=["x"], missing=["9999.00"])
+    assert bnp.read_microdata(path, reading=reading).schema.levels[0] == ("1.50", "2.50")
+
+
 def test_options_hold_for_all_columns_of_numbers_and_for_declared_levels(tmp_path):
     path = tmp_path / "s.csv"
     frame = pd.DataFrame({"x": ["1,5", "2,5"], "code": ["A1,5", "B"], "z": ["1.5", "3"]})

@@ -56,6 +56,14 @@ def test_files_are_normalised_like_the_declared_levels(tmp_path):
     assert table.to_frame()["prov"].tolist() == ["01", "02"]
 
 
+def test_identifiers_of_households_are_left_alone(tmp_path):
+    path = tmp_path / "s.csv"
+    frame = pd.DataFrame({"hid": ["01", "1", "01", "1"], "sex": ["F", "f", "M", "F"]})
+    frame.to_csv(path, index=False)
+    households = bnp.read_households(path, reading=bnp.io.Reading(normalise=True, decimal=","))
+    assert len(households) == 2 and households.schema.labels("sex") == ("F", "M")
+
+
 @pytest.mark.parametrize(
     ("date", "was"),
     [
