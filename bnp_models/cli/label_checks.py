@@ -115,11 +115,19 @@ def _check_notation(
             raise MicrodataError(f"{uses[name]}: {error.problem}", column=name) from None
         return
     plain = [notation.plain(text) or text for text in counts]
-    if plain != list(counts) and are_numbers(sorted_labels(plain)):
-        _LOG.warning(
-            "%s: column %r looks like numbers with %s, and is read as labels; --decimal '%s' reads "
-            "it as numbers", data.sample, name, notation, notation.decimal,
-        )  # fmt: skip
+    intervals = read_numbers(plain)
+    if intervals == read_numbers(list(counts)) or None in intervals:
+        return
+    looks = f"looks like numbers with {notation}"
+    if name in uses:
+        raise MicrodataError(
+            f"{looks}, and {uses[name]} would take it for labels without a number; say --decimal "
+            f"'{notation.decimal}'",
+            column=name,
+        )
+    if are_numbers(sorted_labels(plain)):
+        _LOG.warning("%s: column %r %s, and is read as labels; --decimal '%s' reads it as numbers",
+                     data.sample, name, looks, notation.decimal)  # fmt: skip
 
 
 def _codes_among_numbers(

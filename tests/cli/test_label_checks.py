@@ -38,7 +38,7 @@ def suggest(path, *options):
     [
         (("--bins", "age=4"), "'9999' (12 records) looks like a code among numbers, and --bins"),
         (("--top-code", "age=80"), "--level age=9999"),
-        (("--merge-rare", "20"), "'years' has '-9'"),
+        (("--merge-rare", "20", "--decimal", ","), "'years' has '-9'"),
         (("--bins", "age=4", "--level", "age=98"), "column 'age': has no value '98'"),
         (("--bins", "age=4", "--number", "age=98"), "column 'age': has no value '98'"),
         (("--level", "ages=98"), "unknown variable"),
@@ -120,6 +120,10 @@ def test_another_notation_of_columns_that_nobody_asked_for(tmp_path, capsys):
     frame.to_csv(path, index=False)
     assert suggest(path) == 0
     assert "column 'x' looks like numbers with a decimal comma" in capsys.readouterr().err
+    assert suggest(path, "--merge-rare", "4") == 2
+    assert "--merge-rare 4 would take it for labels" in one_line(capsys)
+    assert suggest(path, "--merge-rare", "4", "--decimal", ",") == 0
+    capsys.readouterr()
     frame.assign(x=[f"{k}.200" for k in range(2, 22)] * 3).to_csv(path, index=False)
     command = ("risk", str(path), "--population-size", "900", *LATENT)
     assert main((*command, "--out", str(tmp_path / "out"))) == 2
