@@ -49,8 +49,8 @@ def respelled(
         another one; it has their numbers.
     """
     columns, levels = {}, dict(declared)
-    for name in map(str, frame.columns):
-        column = frame.iloc[:, list(map(str, frame.columns)).index(name)]
+    for name, column in frame.items():
+        name = str(name)
         if _takes_notation(name, reading):
             new = plain_numbers(column, name, source, reading)
             if (notation := notation_in(source, name)) is not None and name in levels:
@@ -167,8 +167,12 @@ def _are_numbers(labels: Sequence[str]) -> bool:
 
 def _counts(column: pd.Series) -> dict[Label, int]:
     """Records of each label of a column, empty cells left out."""
-    counts = column.value_counts(sort=False)
-    return {label: int(n) for label, n in counts.items() if n and label != ""}
+    try:
+        counts = column.value_counts(sort=False)
+        return {label: int(n) for label, n in counts.items() if n and label != ""}
+    except (TypeError, ValueError):
+        # Lists and the like, which are refused as no labels.
+        return {}
 
 
 def _mapped(column: pd.Series, new: Mapping[Label, Label]) -> pd.Series:

@@ -134,3 +134,9 @@ def test_weights_in_other_notations(tmp_path, sep):
         (bnp.io.Reading(decimal=","), 113.077), (bnp.io.Reading(thousands=","), 113077),
     ):  # fmt: skip
         assert bnp.read_weights(path, "x", reading)[0] == first
+
+
+def test_columns_that_are_no_labels_are_refused_as_such(tmp_path):
+    pd.DataFrame({"a": [[1], [2]], "b": ["x", "y"]}).to_parquet(tmp_path / "s.parquet")
+    with pytest.raises(MicrodataError, match="not plain labels"):
+        bnp.read_microdata(tmp_path / "s.parquet", reading=bnp.io.Reading(normalise=True))
