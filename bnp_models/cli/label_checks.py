@@ -12,6 +12,7 @@ from bnp_models.data.labels import label_warnings, with_counts
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
+from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among
 from bnp_models.data.spelling import ranges_of_dates, shown
@@ -21,7 +22,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_labels(
-    data: Data, table: Records, ordered: Iterable[str], by_order: bool, by_file: Collection[str]
+    data: Data,
+    table: Records,
+    ordered: Iterable[str],
+    by_order: bool,
+    by_file: Mapping[str, Merged | None],
 ) -> None:
     """Say which labels may not be what they seem; refuse those that are needed as something else.
 
@@ -32,7 +37,7 @@ def check_labels(
     ordered, by_order
         As of `recoded`.
     by_file
-        Variables of which a file says what becomes of their labels.
+        By variable of which a file says it, what becomes of the labels.
 
     Raises
     ------
@@ -46,18 +51,24 @@ def check_labels(
     least = data.recoding.merge_rare or 0
     refused = []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
-        if name in by_file:
+        own = by_file.get(name)
+        if name in by_file and (own is None or not own.ranges):
             continue
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
         _refuse_dates(name, labels, counts)
-        if name not in uses and any(0 < n < least for n in numbers):
+        known = said.get(name, set())
+        if own is not None:
+            # What has a row of its own in the file is in no range.
+            known = known | own.codes.keys()
+            uses[name] = f"a range of {data.recoding.recode_by}"
+        elif name not in uses and any(0 < n < least for n in numbers):
             uses[name] = f"--merge-rare {least}"
         if name not in uses and by_order and are_numbers(labels):
             uses[name] = "the order of its levels (--ordered auto)"
         _check_notation(data, name, labels, counts, uses)
         codes = [label for label in codes_among(labels, numbers)
-                 if text_of(label) not in said.get(name, ())]  # fmt: skip
+                 if text_of(label) not in known]  # fmt: skip
         if name in uses and codes:
             refused.append((name, codes, counts))
     if refused:

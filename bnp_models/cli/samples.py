@@ -294,9 +294,11 @@ def recoded(
     with located(data):
         own = own_levels(table, by_variable(data.recoding.level))
         if both := sorted(by.keys() & own.keys()):
-            raise UsageError(f"--level: {both[0]!r} is recoded by {path}; leave it out of one")
+            raise UsageError(
+                f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
+            )
         changed = in_bins(table, own)
-        check_labels(data, changed, {*ordered} - by.keys(), by_order, by.keys())
+        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(

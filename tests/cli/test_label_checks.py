@@ -144,3 +144,20 @@ def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     assert run["own_levels"] == {"age": ["9999"], "years": ["-9"]}
     assert main(("evaluate", str(sample), str(out / "synthetic_1.csv"), *options, "--out",
                  str(judged))) == 0  # fmt: skip
+
+
+def test_codes_among_the_ranges_of_a_recoding(tmp_path, capsys):
+    path, file = tmp_path / "s.csv", tmp_path / "recoding.csv"
+    ages = [f"{age},5" for age in range(20, 90)] + ["9999"] * 3
+    pd.DataFrame({"age": ages}).to_csv(path, index=False)
+    rows = "variable,level,becomes\nage,<65,young\nage,>=65,old\n"
+    file.write_text(rows)
+    assert suggest(path, "--recode-by", str(file)) == 2
+    assert "'9999' (3 records) looks like a code among numbers, and a range of" in one_line(capsys)
+    assert suggest(path, "--recode-by", str(file), "--missing", "9999") == 0
+    file.write_text(f"{rows}age,9999,unknown\n")
+    assert suggest(path, "--recode-by", str(file)) == 0
+    # Ranges need numbers.
+    assert "column 'age' were read with a decimal comma" in capsys.readouterr().err
+    assert suggest(path, "--recode-by", str(file), "--level", "age=9999") == 2
+    assert "give the value a row there" in one_line(capsys)
