@@ -11,9 +11,10 @@ from bnp_models.data.schema import Label
 # Digits of a code: 9, 99 and so on, 88, 77, 66, 97 and 998; below zero any digit.
 _ABOVE = re.compile(r"[789]|([6-9])\1+|9+[4-9]")
 _BELOW = re.compile(r"[1-9]|([6-9])\1+|9+[4-9]")
+_WITHIN = re.compile(r"9+[789]")
 
 # So many times the largest distance between other numbers, a code is away from them: one of three
-# digits or more, one of fewer, and one of a single record.
+# digits or more, one of fewer, and one of single records.
 _LONG_AWAY, _AWAY, _FAR_AWAY = 1, 2, 10
 
 # Records of a code among the numbers, at the least, and how many times those of its neighbours.
@@ -38,7 +39,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
       as -2 to 2; or if it is far below other negative numbers;
     - above: if it is farther from the next number than other numbers are from each other;
-    - within: if it has many more records than its neighbours.
+    - within: if it is 97 to 99, 997 to 999 and so on, and has many more records than its neighbours.
 
     Examples
     --------
@@ -108,7 +109,7 @@ def _above(points: Mapping[Fraction, int], ranges: Sequence[tuple[float, float]]
         gap, usual = codes[-1] - others[0], max(gaps)
         single = codes[0] < 10 and (codes[0] != 9 or gap < 3)
         away = _LONG_AWAY if codes[-1] > 100 else _AWAY
-        if sum(points[number] for number in codes) == 1:
+        if sum(points[number] for number in codes) < 2 * len(codes):
             away = _FAR_AWAY
         if not single and gap > away * usual:
             return set(codes)
@@ -122,7 +123,7 @@ def _within(points: Mapping[Fraction, int]) -> set[Fraction]:
     for i, number in enumerate(order):
         beside = [points[order[k]] for k in (i - 2, i - 1, i + 1, i + 2) if 0 <= k < len(order)]
         many = points[number] >= max(_LEAST, _TIMES * max(beside, default=0))
-        if many and len(order) > 12 and _has_form(number, _ABOVE, 2) and str(number)[0] == "9":
+        if many and len(order) > 12 and _has_form(number, _WITHIN):
             usual = statistics.median(points.values())
             found |= {number} if points[number] >= _TIMES * usual else set()
     return found
