@@ -39,7 +39,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
       as -2 to 2; or if it is far below other negative numbers;
     - above: if it is farther from the next number than other numbers are from each other;
-    - within: if it is 97 to 99, 997 to 999 and so on, and has many more records than its neighbours.
+    - within: if it is 97 to 99, 997 to 999 and so on, with many more records than its neighbours.
 
     Examples
     --------
