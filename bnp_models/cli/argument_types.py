@@ -141,6 +141,16 @@ def two_variables(text: str) -> tuple[str, str]:
     return first, second
 
 
+def value_of_variable(text: str) -> tuple[str, str]:
+    """Read a variable and one of its values, as age=9999."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a value, such as age=9999"
+        )
+    return name, value
+
+
 def file_of_variable(text: str) -> tuple[str, str]:
     """Read a variable and a file, as occupation=codes.csv; either may hold "=" too."""
     pairs = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]

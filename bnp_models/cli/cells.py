@@ -138,7 +138,7 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     model = model_of(fit, CELL_MODELS[fit.model])
     check_sweeps(chains)
     weights, variables = weights_and_variables(data)
-    read = read_microdata(data.sample, variables, data.levels, reading_of(data.text))
+    read = read_microdata(data.sample, variables, data.levels, reading_of(data))
     table, changes = recoded(data, read, fit.named_ordered, fit.groups)
     assert isinstance(table, Microdata)
     with located(data):

@@ -50,7 +50,7 @@ def check(command: Check) -> int:
 
 def _read(data: Data, output: Output) -> Records:
     """The sample, recoded, once the file to be written can be."""
-    table = read_records(data.sample, variables_of(data), data.levels, reading_of(data.text))
+    table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
     table, _ = recoded(data, table)
     out = output.folder
     if out.is_dir() or not out.parent.is_dir():

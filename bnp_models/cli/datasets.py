@@ -24,6 +24,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
@@ -200,6 +201,7 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
+            frame = with_decimal_commas(frame, changes.decimal_commas)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -228,7 +230,7 @@ def _write_datasets(
             path, run, frames, diagnosis=done.diagnosis, imputed=imputed, command=output.command,
             seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
-            merged={name: of.groups() for name, of in changes.merged.items()},
+            merged=changes.merged_groups,
             values_of_one=shares, kept=keep, notes=notes,
         ),
         **recoding_file(command.data, changes.recoding),
@@ -253,7 +255,7 @@ def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     """Columns of the sample that are carried along; None where none are."""
     if not made.carry:
         return None
-    carried, _ = read_frame(data.sample, made.carry, reading_of(data.text))
+    carried, _ = read_frame(data.sample, made.carry, reading_of(data))
     return carried
 
 
@@ -262,7 +264,7 @@ def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) 
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(data.sample, reading_of(data.text), list(together))
+    names = columns_of_file(data.sample, reading_of(data), list(together))
     return together[[name for name in names if name in together]]
 
 

@@ -30,6 +30,7 @@ from bnp_models.data.merging import merge_in_steps
 from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import notation_in
 from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.text_files import Reading
@@ -155,9 +156,12 @@ def _checked_files(command: Evaluate) -> _Files:
     if conditions is not None:
         with located(data):
             conditions.require_feasible(original)
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     # What synthesize wrote is told from the files.
-    made = Reading(missing=reading.missing)
+    found = {name: notation_in(command.original, name) for name in reading.numbers}
+    usual = {name: notation for name, notation in found.items() if notation is not None}
+    reading = dataclasses.replace(reading, notations=usual)
+    made = dataclasses.replace(reading, sep=None, encoding=None)
 
     def read(path: Source, reading: Reading = reading) -> Any:
         table = read_like(path, original, bins, reading)
@@ -201,7 +205,7 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
 
 def _read(data: Data, given: Relations) -> Any:
     """Read the original: `Households` where there is a column of them, else records or cells."""
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if given.household is None:
         return read_records(data.sample, variables_of(data), data.levels, reading)
     return read_households(

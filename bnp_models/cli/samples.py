@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,18 +12,21 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.cli.folder import located, reading_of, variables_of
+from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
-from bnp_models.data.bins import Bins, bin_columns
+from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
-from bnp_models.data.merging import merge_levels
+from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import records_of, weighted_microdata
@@ -47,6 +50,8 @@ class Changes:
     """Records, or persons, as they were read."""
     recoding: Recoding
     """What became of their variables."""
+    decimal_commas: tuple[str, ...] = ()
+    """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
 
     @property
     def all(self) -> dict[str, Merged]:
@@ -92,8 +97,20 @@ class Changes:
     def settings(self) -> dict[str, dict]:
         """What was changed, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
-        merged = {name: of.groups() for name, of in self.merged.items()}
-        return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}
+        own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
+               for name, of in self.all.items()}  # fmt: skip
+        found: dict[str, dict] = {
+            "bins": bins,
+            "merged": self.merged_groups,
+            "own_levels": {name: labels for name, labels in own.items() if labels},
+        }
+        return {k: v for k, v in found.items() if v}
+
+    @property
+    def merged_groups(self) -> dict[str, dict[str, list[str]]]:
+        """Labels that were merged, by the level they became, of the variables that have any."""
+        found = {name: of.groups() for name, of in self.merged.items()}
+        return {name: groups for name, groups in found.items() if groups}
 
     def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Columns of the sample's records with the values that were read where they have bins."""
@@ -128,7 +145,7 @@ def read_sample(
         Columns that are not modelled, by what they have.
     """
     table: Records
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if as_cells and data.weights is not None:
         raise UsageError(
             f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
@@ -141,7 +158,9 @@ def read_sample(
             table.require_complete(f"the {fit.model} model of a folder")
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table, changes = recoded(data, table, fit.named_ordered, fit.groups)
+    table, changes = recoded(
+        data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
+    )
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
@@ -185,9 +204,11 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
     assert given.household is not None
     table = read_households(
         data.sample, given.household, given.household_variables or (), variables_of(data),
-        data.levels, reading=reading_of(data.text),
+        data.levels, reading=reading_of(data),
     )  # fmt: skip
-    persons, changes = recoded(data, table.persons, fit.named_ordered, fit.groups, True)
+    persons, changes = recoded(
+        data, table.persons, fit.named_ordered, fit.groups, True, fit.orders_numbers
+    )
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
     head = None if given.head == "no" else find_head(persons.schema, roles)
@@ -281,7 +302,7 @@ def weights_and_variables(
                 file=data.sample,
                 column=name,
             )
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if data.variables is None and beside:
         names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
         for name in map(str, beside.values()):
@@ -298,13 +319,26 @@ def recoded(
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
     of_households: bool = False,
+    by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
+
+    Parameters
+    ----------
+    data, table
+        What was asked for, and the records as they were read.
+    ordered, groups
+        Variables that are named as ordered, and files of groups of levels.
+    of_households
+        Whether the records are persons of households.
+    by_order
+        Whether other variables of many numbers are ordered too.
 
     Raises
     ------
     MicrodataError
-        If that cannot be done, or a column identifies records and was not asked for.
+        If that cannot be done, a column identifies records and was not asked for, or labels are not
+        what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
     if both := sorted(bins.keys() & top.keys()):
@@ -323,30 +357,44 @@ def recoded(
             "--variables"
         )
     with located(data):
-        changed = Recoding.of(table.schema, by).coarser(table) if by else table
+        own = own_levels(table, by_variable(data.recoding.level))
+        if both := sorted(by.keys() & own.keys()):
+            raise UsageError(
+                f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
+            )
+        changed = in_bins(table, own)
+        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
             changed, top, data.recoding.merge_rare or 0, ordered=ordered,
             groups=as_hierarchies(groups or ()), but={*bins, *given},
         )  # fmt: skip
-        merged = given | merged
+        merged = own | given | merged
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
+        for name in bins:
+            say_kept(data, "--bins", name, table, made[name].labels)
+        for name in top:
+            say_kept(data, "--top-code", name, table, merged[name].labels)
         _refuse_identifying(data, changed, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
-    return changed, Changes(table, Recoding.of(table.schema, {**dropped, **merged, **made}))
+    commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
+    recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
+    return changed, Changes(table, recoding, tuple(commas))
 
 
-def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
-    """Refuse a column that identifies records, unless it was asked for."""
-    if data.allow_identifying or data.variables is not None:
+def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
+    """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
+    if data.allow_identifying:
         return
-    declared = set() if data.levels is None else set(read_levels(data.levels))
-    if not (found := identifying_variables(table, {*but, *declared})):
+    asked = set() if data.levels is None else set(read_levels(data.levels))
+    asked = (asked | set(data.variables or ())) - set(bins)
+    if not (found := identifying_variables(table, asked)):
         return
     first, *others = found
     # With --variables nothing more is refused: what is left out by name has to be known at once.

@@ -495,6 +495,7 @@ def read_households(
         code,
         reading,
         (household, *household_variables, *(variables or ())),
+        (household,),
     )
 
 

@@ -321,6 +321,24 @@ class Recoding:
         return groups
 
 
+def variables_with_ranges(path: str | PathLike) -> tuple[str, ...]:
+    """Variables of which a file of a recoding says what becomes of ranges of numbers.
+
+    Raises
+    ------
+    MicrodataError
+        If it cannot be read.
+    """
+    with opened(path) as source:
+        frame, _ = read_frame(source, COLUMNS)
+    ranged = [
+        text_of(name)
+        for name, level in zip(frame["variable"], frame["level"], strict=True)
+        if isinstance(level, str) and _RANGE.match(level) and read_range(level) is not None
+    ]
+    return tuple(dict.fromkeys(ranged))
+
+
 def digits(number: float) -> str:
     """A number as the text of a range has it: all its digits, without an exponent."""
     return np.format_float_positional(number, trim="-")

@@ -366,6 +366,8 @@ class RunDocument(Document):
     """Labels of the bins, by variable."""
     merged: Mapping[str, Mapping[str, Sequence[str]]] | None = None
     """Levels that were merged, by variable and new level."""
+    own_levels: Mapping[str, Sequence[str]] | None = None
+    """Values that are levels of their own, apart from the numbers, by variable."""
     validate: int | None = ABSENT
     """Option of risk: number of parts of the sample."""
     ties: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])] | None = None
