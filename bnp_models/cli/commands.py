@@ -144,6 +144,11 @@ class Datasets:
         "records these are")  # fmt: skip
     rows: int | None = option("N", integer_type(1, 2**31), help=
         "number of records in each data set (default: as many as the sample has)")  # fmt: skip
+    keep_missing: bool = switch(
+        "synthetic files have missing values where the sample would: each variable with missing "
+        "values has a level for them, which is written as an empty cell; values that another "
+        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
+        "missing values)")  # fmt: skip
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -158,8 +163,8 @@ class Synthesize(Command):
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none, and no "
-        "synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none without "
+        "--keep-missing, and no synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "

@@ -35,6 +35,7 @@ from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
+from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 
 def synthesize(command: Synthesize) -> int:
@@ -54,8 +55,9 @@ def synthesize(command: Synthesize) -> int:
         raise UsageError(f"--method {made.method}: {error}") from None
     _check_kept(command, inputs)
     return _make_datasets(
-        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry
-    )
+        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        keep_missing=made.keep_missing,
+    )  # fmt: skip
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -100,10 +102,12 @@ def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
     inputs = checked_input(command)
     if not inputs.table.has_missing:
-        raise MicrodataError(
-            "no value is missing (only empty cells are), so there is nothing to impute",
-            file=command.data.sample,
+        but = (
+            "no value is missing but those that --empty-as-level makes a level"
+            if command.data.text.empty_as_level
+            else "no value is missing (only empty cells are)"
         )
+        raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
 
@@ -163,6 +167,8 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
+            if made.keep_missing:
+                frame = _with_missing(frame, changes)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -200,6 +206,17 @@ def _write_datasets(
         f"warning: {text}" for text in summary["warnings"]
     ]
     return _datasets_message(run, frames, names, said, out, imputed)
+
+
+def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
+    """A file with missing values in the place of the levels that stood for them."""
+    schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
+    some = [
+        name
+        for name, labels in zip(schema.variables, schema.levels, strict=True)
+        if name in frame and not set(labels).isdisjoint(stand_for)
+    ]
+    return frame.assign(**{name: frame[name].mask(frame[name].isin(stand_for)) for name in some})
 
 
 def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:

@@ -102,6 +102,10 @@ class Text:
     missing: Names | None = option("X,Y,..", name_list, help=
         "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
         "missing values)")  # fmt: skip
+    empty_as_level: bool = switch(
+        "where another column settles that values are missing, such as the occupation of children, "
+        "take these for the level 'not applicable', which structural zeros tie to that column "
+        "(default: every missing value is missing at random)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

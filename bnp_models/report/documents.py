@@ -386,6 +386,7 @@ class RunDocument(Document):
     method: Annotated[str, Keywords(enum=["predictive", "balanced", "calibrated"])] | None = None
     keep: Sequence[str] | None = ABSENT
     carry: Sequence[str] | None = ABSENT
+    keep_missing: bool | None = ABSENT
     format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
     filing: Filing | None = None
     usable: UsableEntry | None = None
