@@ -98,6 +98,12 @@ class Risk(Command):
         "records that have the same values. If f is not 1, r1 is 0; r2 is the expected value of "
         "1/F for every record, where F is the number of persons of the population with these "
         "values")  # fmt: skip
+    missing_keys: str | None = option(choices=("random", "wildcard"), help=
+        "how missing values of key variables are read. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over what they may "
+        "be. wildcard: the values were suppressed, and each matches every value; a record is "
+        "unique if no other record agrees with it where both have values. protect writes files of "
+        "the second kind (default: random)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
         "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "

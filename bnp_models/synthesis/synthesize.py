@@ -12,6 +12,7 @@ from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.memory import check_kept
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
@@ -19,7 +20,6 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
-from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,

@@ -27,7 +27,15 @@ is more probable is not taken for settled."""
 
 
 class Settled(NamedTuple):
-    """Values of a variable that are empty in all records with some levels of another one."""
+    """Values of a variable that are empty in all records with some levels of another one.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> bnp.zeros.find_settled(answers)[0].records
+    40
+    """
 
     variable: int
     """Column of the variable."""
@@ -61,6 +69,14 @@ def find_settled(table: Records, label: str | None = None) -> list[Settled]:
     is empty in so many records of some levels, and in all of them, that its share of empty values
     would make this so by chance with a probability below `CHANCE` (for levels that are numbers in
     order, in a run of adjacent ones).
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> [settled] = bnp.zeros.find_settled(answers)
+    >>> settled.variable, settled.parent, settled.where.tolist(), settled.records
+    (1, 0, [False, True], 40)
     """
     cells = table.tabulated
     in_order = [are_ordered(labels) for labels in table.schema.levels]
@@ -177,7 +193,16 @@ def with_level(table: Records, where: np.ndarray, j: int, label: str) -> Records
 
 
 def empty_as_level(table: Records, settled: Sequence[Settled]) -> Records:
-    """Records in which the empty values that others settle are the level `NOT_APPLICABLE`."""
+    """Records in which the empty values that others settle are the level "not applicable".
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> made = bnp.zeros.empty_as_level(answers, bnp.zeros.find_settled(answers))
+    >>> made.schema.levels[1]
+    ('clerk', 'not applicable')
+    """
     for one in settled:
         # Regrouped where a level was added, if they are cells with counts.
         codes = table.codes
@@ -188,17 +213,33 @@ def empty_as_level(table: Records, settled: Sequence[Settled]) -> Records:
 
 
 def keep_empty(table: Records) -> Records:
-    """Records in which all empty values are the level `EMPTY` of their variables."""
+    """Records in which all empty values are the level "(empty)" of their variables.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> bnp.zeros.keep_empty(answers).schema.levels[1]
+    ('clerk', '(empty)')
+    """
     for j in np.flatnonzero((table.codes < 0).any(axis=0)).tolist():
         table = with_level(table, table.codes[:, j] < 0, j, EMPTY)
     return table
 
 
 def ties(table: Records) -> StructuralZeros | None:
-    """Structural zeros that tie `NOT_APPLICABLE` to what settles it; None where nothing does.
+    """Structural zeros that tie the level "not applicable" to what settles it.
 
     The level is certain where another variable says so, and where the variable has it in no other
-    records, it is impossible there.
+    records, it is impossible there. None where nothing settles it.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> made = bnp.zeros.empty_as_level(answers, bnp.zeros.find_settled(answers))
+    >>> bnp.zeros.ties(made).sentences
+    ("age is 'child' if and only if job is 'not applicable'",)
     """
     schema = table.schema
     rows: list[np.ndarray] = []
