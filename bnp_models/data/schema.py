@@ -119,13 +119,14 @@ class Schema:
             )
         if (repeated := first_repeated(self.variables)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+        without = [x for x, labels in zip(self.variables, self.levels, strict=True) if not labels]
+        if without:
+            also = f", and so have {listing(without[1:])}" if without[1:] else ""
+            raise MicrodataError(
+                f"the variable has no level (every value is missing){also}; declare its levels or "
+                "leave it out", column=without[0],
+            )  # fmt: skip
         for variable, labels in zip(self.variables, self.levels, strict=True):
-            if not labels:
-                raise MicrodataError(
-                    "the variable has no level (every value is missing); declare its levels or "
-                    "leave it out",
-                    column=variable,
-                )
             if (repeated := first_repeated([text_of(label) for label in labels])) is not None:
                 raise MicrodataError(
                     f"level {quoted(repeated)} is declared twice; keep one", column=variable

@@ -295,8 +295,11 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
         raise ValueError("no value is missing: there is nothing to impute")
     if isinstance(table, Households) and model.takes_missing:
         return impute_households(run, num_datasets)
-    if not isinstance(model, Completes) or not model.takes_missing:
-        raise ValueError(f"the {model.name} model does not draw missing values")
+    under = run.conditions is not None
+    takes = model.missing_under_conditions if under else model.takes_missing
+    if not isinstance(model, Completes) or not takes:
+        zeros = " under structural zeros" * under
+        raise ValueError(f"the {model.name} model does not draw missing values{zeros}")
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
     data = model.prepare(table, run.conditions)
     observed = table.codes >= 0

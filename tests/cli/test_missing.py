@@ -20,10 +20,11 @@ def survey(n=300):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({
         "age": rng.choice(["0-14", "15-64", "65+"], n), "job": rng.choice(["clerk", "none"], n),
-        "region": rng.choice(list("NSW"), n),
+        "region": rng.choice(list("NSW"), n), "town": rng.integers(40, size=n),
     })  # fmt: skip
     frame.loc[frame["age"] == "0-14", "job"] = None
     frame.loc[rng.random(n) < 0.1, "region"] = None
+    frame["town"] = frame["town"].map("t{}".format)
     return frame
 
 
@@ -71,6 +72,80 @@ def test_completed_files_leave_what_does_not_apply(folder):
     assert set(made["region"]) == set("NSW")
     judged = run(folder, "evaluate", "done", str(out / "imputed_1.csv"), "--empty-as-level")
     assert (judged / "evaluation.json").exists()
+
+
+SIZE = ("--population-size", "2000")
+LATENT = ("--model", "nplcm", "--components", "4")
+
+
+def of_risk(out):
+    return json.loads((out / "risk.json").read_text()), pd.read_csv(out / "records.csv")
+
+
+def test_the_risk_of_a_file_with_gaps_is_read_in_either_way(folder, capsys):
+    """Uniques among pairs of records that agree where both have values, and by completed files."""
+    sample = survey().astype(object)
+    found, records = of_risk(
+        run(folder, "risk", "wild", *SIZE, *LATENT, "--missing-keys", "wildcard", "--all-records")
+    )
+    rows = sample.where(sample.notna(), None).to_numpy().tolist()
+    pairs = [
+        sum(all(None in (x, y) or x == y for x, y in zip(one, two, strict=True)) for two in rows)
+        for one in rows
+    ]
+    assert records.sort_values("row")["f"].tolist() == pairs
+    assert found["sample_uniques"] == pairs.count(1)
+    assert found["missing"] == {
+        "reading": "wildcard", "records": int(sample.isna().any(axis=1).sum()),
+        "missing_values": int(sample.isna().sum().sum()),
+    }  # fmt: skip
+    assert json.loads((folder / "wild" / "run.json").read_text())["missing_keys"] == "wildcard"
+    assert "read as suppressed values" in (folder / "wild" / "report.html").read_text()
+    capsys.readouterr()
+    found, _ = of_risk(run(folder, "risk", "random", *SIZE, *LATENT))
+    assert found["missing"]["reading"] == "random" and len(found["what_if"]) == 4
+    assert "values that are not known" in (folder / "random" / "report.html").read_text()
+
+
+def test_what_takes_no_missing_values_says_so_before_any_work(folder, capsys):
+    words = ["risk", str(folder / "survey.csv"), *SIZE, "--out", str(folder / "no")]
+    for more, said in (
+        (["--validate"], "--validate: takes no missing values"),
+        (["--baselines"], "--baselines: takes no missing values"),
+        (["--all-records"], "--missing-keys wildcard"),
+        (["--empty-as-level"], "only without structural zeros"),
+    ):
+        assert main([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+        assert not (folder / "no").exists()
+
+
+def test_what_protect_and_synthesize_write_has_a_risk(folder, tmp_path):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({
+        "age": rng.integers(10, size=150), "town": rng.integers(12, size=150),
+        "sex": ["f", "m"] * 75,
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    words = [*SIZE, *LATENT, *CHAINS]
+    assert main([
+        "protect", str(tmp_path / "sample.csv"), "--max-tau1", "4", "--suppress", "1",
+        "--out", str(tmp_path / "protected"), *words,
+    ]) == 0  # fmt: skip
+    protected = pd.read_csv(tmp_path / "protected" / "protected.csv")
+    assert protected.isna().any(axis=None)
+    tau1 = {}
+    for reading in ("random", "wildcard"):
+        assert main([
+            "risk", str(tmp_path / "protected" / "protected.csv"), "--missing-keys", reading,
+            "--out", str(tmp_path / reading), *words,
+        ]) == 0  # fmt: skip
+        tau1[reading] = of_risk(tmp_path / reading)[0]["tau1"]["mean"]
+    assert tau1["wildcard"] < tau1["random"]
+    kept = run(folder, "synthesize", "gaps", "--keep-missing", "--datasets", "1", *CLASSES)
+    assert main([
+        "risk", str(kept / "synthetic_1.csv"), "--out", str(tmp_path / "synthetic"), *words
+    ]) == 0  # fmt: skip
 
 
 def test_nothing_is_left_to_impute(folder, capsys):
