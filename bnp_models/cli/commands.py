@@ -105,6 +105,12 @@ class Risk(Command):
         "add two columns to records.csv: suda, the SUDA score of each record by its minimal sample "
         "uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling fraction of "
         "0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
+    missing_keys: str | None = option(choices=("random", "wildcard"), help=
+        "how missing values of key variables are read. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over what they may "
+        "be. wildcard: the values were suppressed, and each matches every value; a record is "
+        "unique if no other record agrees with it where both have values. protect writes files of "
+        "the second kind (default: random)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
         "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "
@@ -159,6 +165,11 @@ class Datasets:
         "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
         "and all other options are those of that run, but for the data sets that are "
         "made")  # fmt: skip
+    keep_missing: bool = switch(
+        "synthetic files have missing values where the sample would: each variable with missing "
+        "values has a level for them, which is written as an empty cell; values that another "
+        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
+        "missing values)")  # fmt: skip
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -173,8 +184,8 @@ class Synthesize(Command):
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none, and no "
-        "synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none without "
+        "--keep-missing, and no synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "

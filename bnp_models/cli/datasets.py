@@ -39,6 +39,7 @@ from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
+from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 
 def synthesize(command: Synthesize) -> int:
@@ -61,6 +62,7 @@ def synthesize(command: Synthesize) -> int:
     more = {"given": made.given} if made.given else {}
     return _make_datasets(
         command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        keep_missing=made.keep_missing,
         **more,
     )  # fmt: skip
 
@@ -133,10 +135,12 @@ def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
     inputs = checked_input(command)
     if not inputs.table.has_missing:
-        raise MicrodataError(
-            "no value is missing (only empty cells are), so there is nothing to impute",
-            file=command.data.sample,
+        but = (
+            "no value is missing but those that --empty-as-level makes a level"
+            if command.data.text.empty_as_level
+            else "no value is missing (only empty cells are)"
         )
+        raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
 
@@ -202,6 +206,8 @@ def _write_datasets(
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
             frame = with_decimal_commas(frame, changes.decimal_commas)
+            if made.keep_missing:
+                frame = _with_missing(frame, changes)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -239,6 +245,17 @@ def _write_datasets(
         f"warning: {text}" for text in summary["warnings"]
     ]
     return _datasets_message(run, frames, names, said, out, imputed)
+
+
+def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
+    """A file with missing values in the place of the levels that stood for them."""
+    schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
+    some = [
+        name
+        for name, labels in zip(schema.variables, schema.levels, strict=True)
+        if name in frame and not set(labels).isdisjoint(stand_for)
+    ]
+    return frame.assign(**{name: frame[name].mask(frame[name].isin(stand_for)) for name in some})
 
 
 def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:

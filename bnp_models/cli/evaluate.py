@@ -22,10 +22,10 @@ from bnp_models.cli.folder import (
 )
 from bnp_models.cli.options import UsageError, flag
 from bnp_models.cli.parts import Data, Output
-from bnp_models.cli.samples import conditions_of, given_roles, recoded
+from bnp_models.cli.samples import conditions_of, given_roles, recoded, with_empty_levels
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
-from bnp_models.data.households import persons_of, read_households
+from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
 from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
@@ -45,6 +45,7 @@ from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.settled import NOT_APPLICABLE, empty_as_level, find_settled
 
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
@@ -124,9 +125,11 @@ def _checked_files(command: Evaluate) -> _Files:
     if households.household is not None and command.changes is not None:
         raise UsageError("--changes: describes single records and cannot be used with --household")
     original = _read(data, households)
-    persons, changes = recoded(
-        data, persons_of(original), of_households=households.household is not None
-    )
+    persons = persons_of(original)
+    as_level = data.text.empty_as_level
+    if as_level:
+        persons = with_empty_levels(data, persons)
+    persons, changes = recoded(data, persons, of_households=households.household is not None)
     bins: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
@@ -165,6 +168,9 @@ def _checked_files(command: Evaluate) -> _Files:
 
     def read(path: Source, reading: Reading = reading) -> Any:
         table = read_like(path, original, bins, reading)
+        if as_level and not isinstance(table, Households):
+            # In files of --keep-missing these cells are empty, as they are in the original.
+            table = empty_as_level(table, find_settled(persons, NOT_APPLICABLE))
         # There may be more files than a process can have open.
         if not path.is_standard_input:
             path.release()

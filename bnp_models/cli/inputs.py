@@ -57,12 +57,15 @@ def checked_input(command: Sampling) -> Inputs:
         )
     table: Records | Households
     conditions: Any
+    made = command.made if isinstance(command, Synthesize) else None
+    keep_missing = made is not None and made.keep_missing
     if model.table_type is Households:
-        table, conditions, changes = read_household_sample(data, fit)
+        table, conditions, changes = read_household_sample(data, fit, keep_missing)
     else:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
-            beside=_beside(command),
+            beside=_beside(command), keep_missing=keep_missing,
+            tied=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -127,7 +130,8 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        if data.zeros is None and given[name] is not None:
+        none = data.zeros is None and not data.text.empty_as_level
+        if none and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 
 
@@ -158,6 +162,10 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
         raise UsageError(
             f"--format {made.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
+        )
+    if made.keep_missing and as_cells:
+        raise UsageError(
+            "--keep-missing: cannot be used if SAMPLE is a folder that is counted by cell"
         )
     if inputs.changes.bins and as_cells:
         raise UsageError("--bins: cannot be used if SAMPLE is a folder that is counted by cell")

@@ -125,6 +125,10 @@ class Text:
     normalise: bool = switch(
         "make labels one that are one value in several spellings: other normal forms of Unicode, "
         "signs of no width, spaces, upper and lower case, 01 and 1, 1 and 1.0")  # fmt: skip
+    empty_as_level: bool = switch(
+        "where another column settles that values are missing, such as the occupation of children, "
+        "take these for the level 'not applicable', which structural zeros tie to that column "
+        "(default: every missing value is missing at random)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,14 @@ from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.settled import (
+    NOT_APPLICABLE,
+    empty_as_level,
+    find_settled,
+    in_words,
+    keep_empty,
+    ties,
+)
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 from bnp_models.zeros.suggestions import settled_conditions
 
@@ -131,7 +139,13 @@ class Changes:
 
 
 def read_sample(
-    data: Data, fit: Fit, *, as_cells: bool = False, beside: Mapping[str, str] | None = None
+    data: Data,
+    fit: Fit,
+    *,
+    as_cells: bool = False,
+    beside: Mapping[str, str] | None = None,
+    keep_missing: bool = False,
+    tied: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -143,6 +157,12 @@ def read_sample(
         Whether cells with counts are read, of a folder.
     beside
         Columns that are not modelled, by what they have.
+    carry
+        Columns that are copied and not modelled.
+    keep_missing
+        Whether missing values are levels.
+    tied
+        Whether the model takes structural zeros, which tie values that are missing by design.
     """
     table: Records
     reading = reading_of(data)
@@ -154,17 +174,22 @@ def read_sample(
     weights, variables = weights_and_variables(data, beside)
     if as_cells:
         table = read_contingency_table(data.sample, variables, data.levels, reading)
-        with located(data):
-            table.require_complete(f"the {fit.model} model of a folder")
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
+    table = with_empty_levels(data, table, keep_missing)
+    if as_cells:
+        with located(data):
+            table.require_complete(f"the {fit.model} model of a folder")
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
+    of_levels = ties(table) if tied and (keep_missing or data.text.empty_as_level) else None
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
     conditions = conditions_of(data, records_of(table))
+    if of_levels is not None:
+        conditions = _both(conditions, of_levels, records_of(table))
     if conditions is None:
         return table, None, changes
     try:
@@ -198,7 +223,50 @@ def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
     )
 
 
-def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | None, Changes]:
+def _both(given: StructuralZeros | None, more: StructuralZeros, table: Records) -> StructuralZeros:
+    """Structural zeros that are given, and others, which leave a weight class free."""
+    free = len(table.schema.variables) - more.conditions.shape[1]
+    codes = np.pad(more.conditions, ((0, 0), (0, free)), constant_values=-1)
+    if given is None:
+        return StructuralZeros(table.schema, codes)
+    rows = np.concatenate([given.rows, given.rows.max(initial=-1) + 1 + np.arange(len(codes))])
+    return StructuralZeros(table.schema, np.concatenate([given.conditions, codes]), rows)
+
+
+def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) -> Records:
+    """Records in which missing values are levels, as far as was asked for.
+
+    Where another column settles that values are missing, it is said, whatever is done with them.
+
+    Raises
+    ------
+    UsageError
+        If --empty-as-level is given, and no column settles any missing value.
+    """
+    settled = find_settled(table)
+    asked = data.text.empty_as_level
+    if asked and not settled and not keep_missing:
+        raise UsageError(
+            "--empty-as-level: no column settles where the values of another one are missing; "
+            "leave it out, or write a label of your own into these cells"
+        )
+    then = (
+        f"these values are the level {NOT_APPLICABLE!r}"
+        if asked or keep_missing
+        else "these values are taken as missing at random, which means that every record has a "
+        "value; if these have none, say --empty-as-level, which makes them the level "
+        f"{NOT_APPLICABLE!r}"
+    )
+    for sentence in in_words(table, settled):
+        _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    if asked or keep_missing:
+        table = empty_as_level(table, settled)
+    return keep_empty(table) if keep_missing else table
+
+
+def read_household_sample(
+    data: Data, fit: Fit, keep_missing: bool = False
+) -> tuple[Households, Rules | None, Changes]:
     """Coded households, the rules that they keep, and changes of their persons' levels."""
     given = fit.households
     assert given.household is not None
@@ -209,6 +277,8 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
     persons, changes = recoded(
         data, table.persons, fit.named_ordered, fit.groups, True, fit.orders_numbers
     )
+    with_levels = with_empty_levels(data, table.persons, keep_missing)
+    persons, changes = recoded(data, with_levels, fit.named_ordered, fit.groups, True)
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
     head = None if given.head == "no" else find_head(persons.schema, roles)

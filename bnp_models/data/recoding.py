@@ -305,10 +305,11 @@ class Recoding:
         return math.prod(map(len, self._choices(cell)))
 
     def _choices(self, cell) -> list[np.ndarray]:
-        """For each finer variable, its codes in a coarser cell."""
+        """For each finer variable, its codes in a coarser cell; all, where a value is missing."""
         choices = [np.arange(size) for size in self.original.num_levels]
         for code, j, of in zip(cell, self.variables, self.codes, strict=True):
-            choices[j] = np.flatnonzero(of == code)
+            if code >= 0:
+                choices[j] = np.flatnonzero(of == code)
         return choices
 
     def groups(self) -> np.ndarray:

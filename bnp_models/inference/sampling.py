@@ -360,6 +360,11 @@ def check_input(
             )
     if counted or not model.takes_missing:
         table.require_complete(f"the {model.name} model" + " of cells with counts" * counted)
+    elif conditions is not None and not model.missing_under_conditions and table.has_missing:
+        raise MicrodataError(
+            f"the {model.name} model takes missing values only without structural zeros; use "
+            "tnplcm, or complete the records (bnp-models impute)"
+        )
     model.check(table)
     if conditions is None:
         return

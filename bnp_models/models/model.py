@@ -128,7 +128,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     conditions_type: ClassVar[type | None] = None
     """Type of the structural zeros or rules that it keeps to; None where it takes none."""
     takes_missing: ClassVar[bool] = False
-    """Whether it draws missing values."""
+    """Whether it draws missing values, or sums them out."""
+    missing_under_conditions: ClassVar[bool] = True
+    """Whether it does so under structural zeros too."""
     takes_counts: ClassVar[bool] = False
     """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
 

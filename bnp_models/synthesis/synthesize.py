@@ -13,6 +13,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.memory import check_kept
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
@@ -20,7 +21,6 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
-from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.given import check_given, sets_given, values_by_variable
 from bnp_models.synthesis.households import (
     IMPUTATION,
@@ -316,8 +316,11 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
         raise ValueError("no value is missing: there is nothing to impute")
     if isinstance(table, Households) and model.takes_missing:
         return impute_households(run, num_datasets)
-    if not isinstance(model, Completes) or not model.takes_missing:
-        raise ValueError(f"the {model.name} model does not draw missing values")
+    under = run.conditions is not None
+    takes = model.missing_under_conditions if under else model.takes_missing
+    if not isinstance(model, Completes) or not takes:
+        zeros = " under structural zeros" * under
+        raise ValueError(f"the {model.name} model does not draw missing values{zeros}")
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
     data = model.prepare(table, run.conditions)
     observed = table.codes >= 0

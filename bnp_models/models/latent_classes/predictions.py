@@ -22,6 +22,8 @@ def log_cell_probability(
 ) -> Float[Array, " C"]:
     """log p_c of feasible cells for a new record, given one kept draw: closed form.
 
+    A code of -1 is any value; there are then no structural zeros.
+
     Parameters
     ----------
     draw
@@ -31,8 +33,10 @@ def log_cell_probability(
     num_levels
         Levels of each variable, static.
     """
-    rows = cells + first_rows(num_levels)
-    log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
+    rows = jnp.where(cells < 0, len(draw["log_lambda"]), cells + first_rows(num_levels))
+    # One more row, of probability one.
+    log_lambda = jnp.pad(draw["log_lambda"], ((0, 1), (0, 0)))
+    log_weight = draw["log_pi"] + sum(log_lambda[row] for row in rows.T)
     return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
 
 
