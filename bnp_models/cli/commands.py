@@ -234,7 +234,7 @@ class Impute(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """What is measured of the files."""
+    """Measures of the files."""
 
     heading: ClassVar = "measures"
 
@@ -273,7 +273,7 @@ class Relations(HouseholdColumns):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What an intruder can learn."""
+    """Knowledge that an intruder can gain."""
 
     heading: ClassVar = "attack risk"
     about: ClassVar = "what an intruder who knows all records but one can learn about that record"
@@ -349,7 +349,7 @@ class Evaluate(Command):
 
     @property
     def data(self) -> Data:
-        """What is read of the original."""
+        """Options for reading the original."""
         return Data(
             sample=self.original, variables=self.variables, drop=self.drop, levels=self.levels,
             allow_identifying=True, recoding=self.recoding, conditions=self.conditions,
@@ -396,7 +396,7 @@ class Compare(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What may be done to the records, and what is lost by it."""
+    """Changes that may be made to the records, and the loss of information that they cause."""
 
     heading: ClassVar = "protection"
 
@@ -453,7 +453,7 @@ class Protect(Command):
 
 
 def _data(without: Names, **changed: Any) -> Any:
-    """What is read of a sample whose conditions are looked for, or at."""
+    """Options for reading a sample whose conditions are suggested or checked."""
     return part(
         Data, without=("keep_recoding", *without), fixed={"allow_identifying": True},
         variables="variables (default: all columns)",

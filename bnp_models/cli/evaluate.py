@@ -221,7 +221,7 @@ def _read(data: Data, given: Relations) -> Any:
 
 
 def _as_protected(path: str, table: Records) -> Recoding:
-    """What ``bnp-models protect`` made of the variables of its file."""
+    """Recoding that ``bnp-models protect`` applied to the variables of its file."""
     steps = _recodings(path)
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]

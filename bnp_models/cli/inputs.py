@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
     changes: Changes
-    """What became of the sample's levels."""
+    """Recodings of the sample's levels."""
     chains: Chains
     """Options of the chains, with all that they leave open."""
 

@@ -36,7 +36,7 @@ def output_names(command: Sampling) -> tuple[str, ...]:
 
 
 def recoding_file(data: Data, recoding: Recoding) -> dict[str, Callable]:
-    """What writes the recoding by the name of its file, if it is to be kept."""
+    """Return the file name of the recoding and the function that writes it, if it is to be kept."""
     return {_RECODING: recoding.to_file} if data.keep_recoding else {}
 
 
@@ -77,7 +77,7 @@ PROTECT = "bnp-models protect finds the coarsening and suppressions that meet th
 
 
 def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:
-    """Lines that say the verdict of a summary, where there is one, and what to do if it is no."""
+    """Lines with the verdict of a summary, if it has one, and advice if the verdict is no."""
     if "verdict" not in summary:
         return []
     verdict = summary["verdict"]

@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Recoding:
-    """What becomes of the levels of a column."""
+    """Recodings of the levels of columns."""
 
     heading: ClassVar = "data"
 
@@ -133,7 +133,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What is read of a sample, and how."""
+    """Sample to read, its variables, and how the file is read."""
 
     heading: ClassVar = "data"
 

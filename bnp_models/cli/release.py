@@ -1,4 +1,4 @@
-"""What a release is judged and filed by: limits, identifiers, title, author and date."""
+"""Limits by which a release is judged, and its identifiers, title, author and date."""
 
 import datetime
 import json

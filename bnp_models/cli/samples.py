@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What became of the levels of a sample before a model saw them."""
+    """Recodings of the levels of a sample before a model was fitted."""
 
     original: Records
     """Records, or persons, as they were read."""
@@ -103,7 +103,7 @@ class Changes:
         return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
-        """What was changed, for run.json."""
+        """Bins and merged levels, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
         own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
                for name, of in self.all.items()}  # fmt: skip

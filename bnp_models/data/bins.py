@@ -144,7 +144,7 @@ class Bins(Merged):
         return pd.Series(made).infer_objects()
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {"labels": ", ".join(map(str, self.labels))}
         return Shown(f"Bins: {counted(len(self.labels), 'bin')} of {self.variable}", lines)
 

@@ -165,7 +165,7 @@ def read_numbers(labels: Sequence[Label]) -> list[Interval | None]:
 
 
 class _Read(NamedTuple):
-    """What one label says."""
+    """Range of numbers that was read from one label."""
 
     low: float
     high: float

@@ -85,7 +85,7 @@ class WeightedCells:
         return total_warnings(float(self.weight.sum()), self.population_size)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "population": self.population_size,
             "cells that can occur": self.num_cells,

@@ -26,7 +26,7 @@ class Source(NamedTuple):
     strangers: list[str]
     """Files in the folder of the run that it did not make."""
     warnings: list[str]
-    """What the run warned of."""
+    """Warnings of the run."""
 
     def sentences(self) -> Iterator[str]:
         """Sentences on the run, and on files that it did not make."""

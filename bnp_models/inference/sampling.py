@@ -1,12 +1,12 @@
-"""The sampling driver: any model's chains, compiled inside, a Python loop outside.
+"""The sampling driver: a Python loop that calls compiled sweeps of any model's chains.
 
 A model has the methods of `bnp_models.models.model.Model`. The driver runs several chains with
 vmap, divides the work among the available devices, enlarges arrays when components need more room,
 keeps draws in the memory of the host, writes checkpoints, and resumes runs exactly. The key of
-chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on where the run
-was cut into chunks nor on the devices, where chains lie whole on them: a run that is extended has
-the draws of a longer one, and a run until a target is a loop of extensions. Where the records of a
-chain are in parts, floats are rounded otherwise.
+chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the length of
+the chunks nor, if each chain is on one device, on the number of devices. Therefore a run that is
+extended has the draws of a longer run, and a run until a target is a loop of extensions. If the
+records of a chain are divided among devices, floats are rounded differently.
 """
 
 import hashlib
@@ -160,8 +160,8 @@ def sample(
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
     Interrupted
-        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of
-        a stretch of sweeps, with a checkpoint where there is a folder for it.
+        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of a
+        block of sweeps, with a checkpoint if a folder for it was given.
 
     Notes
     -----
@@ -225,7 +225,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first
-    # The first round is made whatever it takes.
+    # The first round is always completed, whatever its duration.
     limit = None if settings == first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
@@ -311,7 +311,7 @@ def coded_input(
 ) -> tuple[TableT, ConditionsT | None]:
     """Code a sample and conditions that are data frames, for a model.
 
-    Whether the model takes them is for `check_input` to say.
+    `check_input` checks whether the model accepts them.
 
     Parameters
     ----------
@@ -323,9 +323,10 @@ def coded_input(
     Raises
     ------
     TypeError
-        If the model is no model or its class, or the table is neither a table nor a data frame.
+        If the model is not a model (for example a class), or the table is neither a table nor a
+        data frame.
     MicrodataError
-        If a frame cannot be coded, or is to be households.
+        If a frame cannot be coded, or the model needs households.
     """
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
@@ -383,7 +384,7 @@ def check_input(
 
 
 def _fingerprint(task: Task, settings: Settings) -> str:
-    """Digest of all that decides the draws."""
+    """Digest of everything that determines the draws."""
     model, table, conditions, key = task
     leaves, structure = jax.tree.flatten(model)
     parts = {

@@ -118,7 +118,7 @@ class LevelEntry(Document):
 
 
 class ContributionEntry(Document):
-    """What a key variable contributes to the risk."""
+    """Contribution of a key variable to the risk."""
 
     share: Annotated[float, Keywords(maximum=1)] | None
     """Share of tau_1 that disappears if the variable is dropped; null if it is not known."""

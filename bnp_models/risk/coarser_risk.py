@@ -37,7 +37,7 @@ from bnp_models.risk.missing_keys import (
 from bnp_models.risk.ties import TIES, Tied
 
 NUM_DRAWS = 100
-"""Draws at which coarser keys are evaluated, at the most."""
+"""Largest number of draws at which coarser keys are evaluated."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class CoarserRisk:
         return anonymity_of(self.table, self.matching)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample": title_of(self.table),
             "sample uniques": self.sample_uniques,
@@ -104,9 +104,9 @@ def coarsen(
     run, population_size
         As for `population_risk`.
     coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
-        "group:occupation" where the model has groups of that variable's levels; or those read, by
-        text. Default: each variable dropped by itself.
+        Each has one or more statements, such as "drop:race" or "merge:age=0-14+15-24;drop:sex", or
+        "group:occupation" if the model has groups of that variable's levels. A dictionary of
+        recodings by their text is accepted too. Default: each variable dropped by itself.
     ties
         As for `population_risk`: "on" uses the layer for ties, with the parameters of the finer
         file; "off" and "sensitivity" do not.
@@ -177,7 +177,7 @@ def coarsen(
 def _evaluate(
     evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
 ) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with a layer for ties or None."""
+    """Evaluate the risk on one coarser key, with or without a layer for ties."""
     key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)

@@ -1,7 +1,7 @@
 """Probabilities of cells at the draws of a run, and the risk that follows from them.
 
-All that measures risk (`population`, `coarser_risk`, `protected_risks`) asks an `Evaluator`, which
-knows the law of the sample's records and that of the persons who are not in the sample.
+All modules that measure risk (`population`, `coarser_risk`, `protected_risks`) use an `Evaluator`.
+It has the law of the sample's records and that of the persons who are not in the sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ from bnp_models.risk.ties import Tied, Ties
 METHODS = ("auto", "exact", "draws")
 
 NUM_DRAWS = {"exact": 0, "draws": 4096}
-"""Draws of record weights that all cells share, by method."""
+"""Number of draws of record weights that all cells share, by method."""
 
 Draws: TypeAlias = dict[str, np.ndarray]
 """Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them."""
@@ -44,10 +44,10 @@ class LogProbabilities(NamedTuple):
     log_p: np.ndarray
     """(block, C)"""
     halves: np.ndarray | None
-    """(block, 2, C) the same from either half of the Monte Carlo draws; None where exact."""
+    """(block, 2, C) the same from each half of the Monte Carlo draws; None if it is exact."""
 
     def at(self, where) -> "LogProbabilities":
-        """Of some of the cells."""
+        """Return the log probabilities of some of the cells."""
         halves = self.halves
         return LogProbabilities(
             self.log_p[..., where], None if halves is None else halves[..., where]
@@ -62,14 +62,14 @@ class LogProbabilities(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a block of draws says of the cells of a sample."""
+    """Probabilities of the cells of a sample under each draw of a block."""
 
     log_p: np.ndarray
     """(block, C) log probability of each cell of the sample for one of its records."""
     relative_se: np.ndarray
     """(block, C) its relative standard error, or (block, 1) zeros."""
     of_sample: LogProbabilities
-    """Of the cells that were asked for, for one of the sample's records."""
+    """Log probabilities of the requested cells for one of the sample's records."""
     of_rest: LogProbabilities
     """The same for a person who is not in the sample."""
 
@@ -78,7 +78,7 @@ class Block(NamedTuple):
 class Evaluator:
     """Draws of a run, for the records of its sample and for the persons who are not in it.
 
-    The two have one law where the sample has no design weights.
+    If the sample has no design weights, both have the same law.
     """
 
     run: Run
@@ -86,9 +86,9 @@ class Evaluator:
     rest: Run
     """Law of the persons who are not in the sample."""
     num_new: int
-    """N - n of them."""
+    """Number N - n of these persons."""
     parameters: Callable[[Run], Draws]
-    """Takes the draws of a run that are evaluated."""
+    """Function that selects the draws of a run that are evaluated."""
 
     @classmethod
     def of(
@@ -99,7 +99,7 @@ class Evaluator:
         all_records: bool = False,
         complete: bool = True,
     ) -> "Evaluator":
-        """Evaluator of a run, of which it is checked that it has a risk."""
+        """Make the evaluator of a run, after checking that its risk can be computed."""
         checked_model(run.model)
         sample, rest = sample_law(run), unsampled_law(run)
         check_table(sample.table, population_size, all_records, complete)
@@ -118,12 +118,12 @@ class Evaluator:
     def cells(
         self, asked: np.ndarray, method: str, key: jax.Array, progress: bool = False
     ) -> Iterator[Block]:
-        """Evaluate the cells of the sample, a block of draws after the other.
+        """Evaluate the cells of the sample, one block of draws after the other.
 
         Parameters
         ----------
         asked
-            Numbers of the cells whose probability is wanted for persons not in the sample too.
+            Indices of the cells whose probability is also needed for persons not in the sample.
         method, key, progress
             As for `cell_probabilities`.
         """
@@ -134,7 +134,7 @@ class Evaluator:
                 both = LogProbabilities(log_p, halves).at(asked)
                 yield Block(log_p, relative_se, both, both)
             return
-        # The same draws of record weights serve both laws.
+        # Both laws use the same draws of record weights.
         of_rest = cell_probabilities(self.rest, self.rest_draws, codes[asked], method, key)
         for (log_p, relative_se, halves), (log_q, _, rest_halves) in zip(
             blocks, of_rest, strict=True
@@ -145,7 +145,7 @@ class Evaluator:
     def coarser(
         self, coarsening: Recoding, codes: np.ndarray, key: jax.Array, size: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate the cells of coarser keys that some records are in.
+        """Evaluate the coarser cells to which some records belong.
 
         Parameters
         ----------
@@ -188,12 +188,12 @@ def cell_probabilities(
     key: jax.Array,
     progress: bool = False,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Evaluate the probabilities of cells for a new record, a block of draws after the other.
+    """Evaluate the probabilities of cells for a new record, one block of draws after the other.
 
     Parameters
     ----------
     run
-        The chains that the draws are of.
+        The chains that made the draws.
     draws
         Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
     codes
@@ -217,7 +217,7 @@ def cell_probabilities(
     relative_se
         (block, C) its relative standard error; (block, 1) zeros for "exact".
     halves
-        (block, 2, C) log probability from either half of the Monte Carlo draws; None for "exact".
+        (block, 2, C) log probability from each half of the Monte Carlo draws; None for "exact".
     """
     if run.conditions is not None and (codes < 0).any():
         listed, first = _possible_completions(run, codes)
@@ -227,7 +227,7 @@ def cell_probabilities(
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
-    # Padded, so that samples of nearly as many cells share compiled programs.
+    # Padded, so that samples with similar numbers of cells use the same compiled programs.
     number = len(codes)
     codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
     evaluate = partial(
@@ -309,20 +309,20 @@ def coarser_probabilities(
     key: jax.Array,
     size: int | None = None,
 ) -> Iterator[np.ndarray]:
-    """Evaluate the coarser cells that some records are in, a block of draws at a time.
+    """Evaluate the coarser cells to which some records belong, one block of draws at a time.
 
     Parameters
     ----------
     run, draws
         As for `cell_probabilities`.
     coarsening
-        Of the run's records.
+        Recoding of the run's records.
     codes
         (m, J) codes of the finer records, one for each cell.
     key
         For the draws of record weights.
     size
-        Cells that arrays are padded to, at least m. Default: a power of two.
+        Number of cells to which arrays are padded, at least m. Default: a power of two.
 
     Yields
     ------
@@ -333,7 +333,7 @@ def coarser_probabilities(
     if run.conditions is None:
         merged = checked_model(run.model).merge_levels(draws, coarsening.groups())
     if merged is not None:
-        # The code of any finer level stands for its merged one.
+        # Any finer level of a merged level represents it.
         draws, finer = draws | merged, [row[None] for row in codes]
     else:
         finer = [coarsening.finer(cell) for cell in coarsening.coarser_codes(codes)]
@@ -373,7 +373,7 @@ def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarr
 
 
 def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
-    """Draw how many unsampled records join each sample unique in its cell, (draws, cells).
+    """Draw the number of unsampled records in the cell of each sample unique, (draws, cells).
 
     Parameters
     ----------
@@ -386,8 +386,9 @@ def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndar
 
     Notes
     -----
-    The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
-    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count): `draw_taus`.
+    Given q, the counts of the unsampled records are multinomial. They are drawn exactly by
+    sequential binomials, whose cost does not grow with N. tau_1 is the number of zeros and tau_2
+    the sum of 1 / (1 + count): `draw_taus`.
     """
     elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
     p = np.concatenate([q, elsewhere], axis=1)
@@ -411,7 +412,7 @@ def draw_taus(
 
 
 def checked_model(model: Model) -> PredictsCells:
-    """The model, if it gives probabilities of cells."""
+    """Return the model if it gives probabilities of cells; otherwise raise an error."""
     if not isinstance(model, PredictsCells):
         raise ValueError(
             f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
@@ -445,13 +446,13 @@ def check_table(
 
 
 def checked_method(method, model, table) -> str:
-    """The method of this name; for "auto" that of the model."""
+    """Return the checked name of the method; "auto" is replaced by the method for the model."""
     check_choice(METHODS, method=method)
     return _default_method(model, table) if method == "auto" else method
 
 
 def _default_method(model, table) -> str:
-    """ "exact" where the model finds that quick, else "draws"."""
+    """ "exact" if the model can do that quickly, otherwise "draws"."""
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
 
 

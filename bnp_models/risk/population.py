@@ -1,10 +1,10 @@
 """Disclosure risk of a sample: how many of its uniques are unique in the population.
 
-Given the parameters of one kept draw, a new population record falls in cell c with probability
-q_c, so that the N - n unsampled records add Binomial(N - n, q_c) to a sample unique. Where the
-sample has design weights, q is of `unsampled_law` and the sample's own law another. Everything here
-follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198/016214507000001328;
-Battiston & Rimella 2024, section 3.2.2 and appendix B).
+Given the parameters of one kept draw, a new population record is in cell c with probability q_c, so
+that Binomial(N - n, q_c) of the N - n unsampled records are in the cell of a sample unique. If the
+sample has design weights, q comes from `unsampled_law`, which differs from the law of the sample.
+All results of this module are computed from the q_c of every kept draw (Skinner & Shlomo 2008,
+doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
 import math
@@ -59,31 +59,31 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 TAUS = ("tau1", "tau2")
 
-# Draws evaluated without a `thin` of the caller's: of all chains, more than their effective sample
-# size calls for, and of each chain at least.
+# Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
+# than their effective sample size requires), and at least of each chain.
 EVALUATED_DRAWS, LEAST_DRAWS = 2000, 100
 
-# Relative Monte Carlo error of cell probabilities above which a warning says so.
+# A warning is given if the relative Monte Carlo error of cell probabilities exceeds this.
 MAX_RELATIVE_ERROR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class LayerDraws:
-    """Layer for ties: its parameters, and the risk without it where it is on, or the reverse."""
+    """Layer for ties: its parameters, and the risk without it (with it, if it is not "on")."""
 
     shape: np.ndarray
-    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` where there are no ties."""
+    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` in draws without ties."""
     exponent: np.ndarray
     """(chains, draws) draws of its exponent."""
     tau1: np.ndarray
-    """(chains, draws) draws of tau_1 without the layer where it is on, and with it where it is a
+    """(chains, draws) draws of tau_1 without the layer if it is "on", and with the layer if it is a
     sensitivity analysis."""
     tau2: np.ndarray
     """(chains, draws) draws of tau_2, likewise."""
 
     @property
     def tied(self) -> np.ndarray:
-        """(chains, draws) whether a draw has ties."""
+        """(chains, draws) True for draws with ties."""
         return self.shape < MODEL_HOLDS
 
 
@@ -100,24 +100,24 @@ class PopulationRisk:
     """
 
     run: Run
-    """Chains that the risk was evaluated from."""
+    """Chains from whose draws the risk was computed."""
     population_size: int
-    """N."""
+    """Size N of the population."""
     method: str
-    """How cell probabilities were evaluated: "exact" or "draws"."""
+    """Method for cell probabilities: "exact" or "draws"."""
     tau1: np.ndarray
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of the
-    number."""
+    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of
+    `tau1`."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
     the expected number of correct matches if each sample unique is matched at random within its
     cell."""
     tau2_conditional: np.ndarray
     """(chains, draws) expectation of that sum given each draw's parameters; its distribution is
-    narrower too."""
+    narrower than that of `tau2`."""
     log_likelihood: np.ndarray
     """(chains, draws) sum over records of log p_c, the labels integrated out."""
     rows: np.ndarray
@@ -129,7 +129,7 @@ class PopulationRisk:
     thin: int
     """Interval between the draws of the run that were used: 1 is every draw."""
     relative_error: float
-    """Median relative standard error of the cell probabilities; 0 where they are exact."""
+    """Median relative standard error of the cell probabilities; 0 if they are exact."""
     ties: str
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
@@ -150,12 +150,12 @@ class PopulationRisk:
 
     @cached_property
     def law(self) -> Run:
-        """The chains as those of the records alone, where these have design weights."""
+        """Run on the records without weight classes; the run itself if there are no weights."""
         return sample_law(self.run)
 
     @property
     def weighted(self) -> WeightedMicrodata | None:
-        """The sample with its design weights; None where it has none."""
+        """The sample with its design weights; None if it has none."""
         return self.run.table if isinstance(self.run.table, WeightedMicrodata) else None
 
     @property
@@ -230,7 +230,7 @@ class PopulationRisk:
         return pd.DataFrame(rows, columns=names)
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
-        """Quantities that convergence of the run is judged by, thinned as the risk is."""
+        """Quantities by which convergence of the run is judged, thinned like the risk."""
         of_chains = {name: run.draws[name] for name in ("components", "alpha")} | sampled_rate(run)
         return {
             "tau1": self.tau1,
@@ -240,12 +240,12 @@ class PopulationRisk:
         }
 
     def warnings(self) -> list[str]:
-        """Sentences on imprecise cell probabilities, and on design weights that look wrong."""
+        """Sentences on imprecise cell probabilities, and on design weights that may be wrong."""
         of_weights = [] if self.weighted is None else self.weighted.warnings(self.population_size)
         return self.imprecise() + of_weights
 
     def imprecise(self) -> list[str]:
-        """Sentence on cell probabilities that are not precise enough; none where they are."""
+        """Sentence on cell probabilities that are not precise enough; none if all are."""
         if self.relative_error <= MAX_RELATIVE_ERROR:
             return []
         return [
@@ -255,7 +255,7 @@ class PopulationRisk:
         ]
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         run = self.run
         lines = {
             "sample": title_of(self.law.table),
@@ -395,15 +395,15 @@ class _Sums:
     Parameters
     ----------
     cells
-        Of the sample.
+        Cells of the sample.
     num_new
-        N - n persons who are not in it.
+        Number N - n of persons who are not in the sample.
     generator
-        For the counts, and the draws of the layer.
+        Generator for the counts, and for the draws of the layer.
     layer
-        For ties, or None.
+        Layer for ties, or None.
     on
-        Whether the risk is with the layer, and that without it beside it.
+        Whether the main figures use the layer, and those for comparison do not.
     all_records
         Whether E(1/F) is summed also of cells with several records.
     matching
@@ -505,7 +505,7 @@ class _Sums:
             to[name].append(tau)
 
     def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of `PopulationRisk`, of draws (chains, draws)."""
+        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
         by_draw, of_layer = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
             for draws in (self.by_draw, self.of_layer)
@@ -534,14 +534,14 @@ def _model_risks(log_b, num_new, log_q):
 
 
 def _mean_risks(several, log_b, num_new, log_q):
-    """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
+    """Means of `Tied.record_risks` over several draws of the layer for each kept draw."""
     return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
 
 
 def _unbiased_risks(
     evaluate: Callable, of_sample: LogProbabilities, of_rest: LogProbabilities, num_new: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
+    """r_1 and r_2 (draws, uniques); a jackknife over two halves corrects the Monte Carlo bias."""
     r1, r2 = evaluate(of_sample.log_p, num_new, of_rest.log_p)
     if of_sample.halves is None:
         return r1, r2

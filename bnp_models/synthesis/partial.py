@@ -1,4 +1,4 @@
-"""Partially synthetic data: some columns of every record are kept, the others drawn given them."""
+"""Partially synthetic data: some columns are kept, and the others are drawn given them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -35,7 +35,7 @@ def draw_others(
     Yields
     ------
     codes : (n, J) int array
-        Of each data set, from a draw of its own.
+        Codes of each data set; each uses its own draw of the parameters.
 
     References
     ----------

@@ -34,7 +34,7 @@ from bnp_models.models.mixed_membership.state import HDPData, HDPState
 from bnp_models.models.options import fixed_or
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Share of the slots that a start may fill.
+# Share of the slots that an initial state may fill.
 START_SHARE = 7 / 8
 
 
@@ -46,7 +46,7 @@ def prepare(
     Raises
     ------
     MicrodataError
-        As `prepare_records`, and `weighted_boxes` where the records have design weights.
+        As `prepare_records`, and as `weighted_boxes` if the records have design weights.
     """
     if isinstance(table, WeightedMicrodata) and conditions is not None:
         _check_weighted(model, conditions)
@@ -57,7 +57,7 @@ def prepare(
 
 
 def _check_weighted(model: MembershipOptions, conditions: StructuralZeros) -> None:
-    """Raise `MicrodataError` unless weighted laws under these structural zeros are exact."""
+    """Raise `MicrodataError` unless laws with design weights are exact under these zeros."""
     left = conditions.not_applicable.conditions if model.not_applicable else conditions
     if left is not None:
         sizes = left.schema.num_levels
@@ -90,7 +90,7 @@ def prepare_records(
     Raises
     ------
     MicrodataError
-        If the conditions constrain too many variables for the augmentation that was asked for.
+        If the conditions constrain too many variables for the chosen augmentation.
     """
     # A missing value is a level of its own, the first.
     cells = group_cells(codes + 1, [size + 1 for size in num_levels])
@@ -117,7 +117,7 @@ def prepare_records(
         rows=jnp.asarray(rows.T, jnp.int32),
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
-        # As many distributions whether items may be absent or not.
+        # The same number of distributions, whether or not items may be absent.
         levels=under_prior(
             model, Levels.of_variables(levels, trees, spare=0 if may_be_absent else 1)
         ),
@@ -138,7 +138,7 @@ def init_state(
 ) -> HDPState:
     """Put every record in one of `num_components` components, at random.
 
-    Start from many: chains that begin with one component stay in worse modes for thousands
+    Choose many components: chains that begin with one component stay in worse modes for thousands
     of sweeps.
     """
     key_z, key_alpha = Keys(key)
@@ -187,14 +187,14 @@ def draw_prior(
     num_levels
         Levels of each variable, static.
     capacity
-        Slots for components, K; the mass beyond the last one is lumped into it.
+        Number K of slots for components; the mass beyond the last slot is added to it.
     levels
-        The levels, where some lie in groups.
+        The levels, if some are in groups.
 
     Returns
     -------
     state, codes
-        The state behind the sample, and the sample's 0-based level codes (J, n).
+        The state from which the sample was drawn, and the sample's 0-based level codes (J, n).
     """
     dtype = jnp.result_type(float)
     key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
