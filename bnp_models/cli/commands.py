@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from bnp_models.cli.argument_types import (
+    anonymity_type,
     importance_type,
     integer_type,
     name_list,
     number_above,
     share_type,
+    two_variables,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS_OF
 from bnp_models.cli.options import Command, option, part, switch
@@ -87,8 +89,9 @@ class Risk(Command):
         "also estimate the risk of coarser key variables, from the same draws. Each SPEC is "
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
-        "layer of groups), or several of these joined by semicolons. The risk without each single "
-        "variable is always estimated")  # fmt: skip
+        "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
+        "comma or semicolon are written in double quotes. The risk without each single variable is "
+        "always estimated, of up to 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "
@@ -98,6 +101,16 @@ class Risk(Command):
         "records that have the same values. If f is not 1, r1 is 0; r2 is the expected value of "
         "1/F for every record, where F is the number of persons of the population with these "
         "values")  # fmt: skip
+    suda: int | None = option("M", integer_type(1, 100), nargs="?", const=99, help=
+        "add two columns to records.csv: suda, the SUDA score of each record by its minimal sample "
+        "uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling fraction of "
+        "0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
+    missing_keys: str | None = option(choices=("random", "wildcard"), help=
+        "how missing values of key variables are read. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over what they may "
+        "be. wildcard: the values were suppressed, and each matches every value; a record is "
+        "unique if no other record agrees with it where both have values. protect writes files of "
+        "the second kind (default: random)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
         "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "
@@ -144,6 +157,19 @@ class Datasets:
         "records these are")  # fmt: skip
     rows: int | None = option("N", integer_type(1, 2**31), help=
         "number of records in each data set (default: as many as the sample has)")  # fmt: skip
+    given: Names = option("A=X", **MANY, help=
+        "make records with this value only; the others are drawn given it. Of one variable several "
+        "values may be given, and of several variables values (models of records without "
+        "--not-applicable)")  # fmt: skip
+    from_: str | None = option("DIR", dest="from_", help=
+        "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
+        "and all other options are those of that run, but for the data sets that are "
+        "made")  # fmt: skip
+    keep_missing: bool = switch(
+        "synthetic files have missing values where the sample would: each variable with missing "
+        "values has a level for them, which is written as an empty cell; values that another "
+        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
+        "missing values)")  # fmt: skip
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -154,12 +180,12 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "format")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "format", "from_")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none, and no "
-        "synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none without "
+        "--keep-missing, and no synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
@@ -289,6 +315,8 @@ class Evaluate(Command):
         "files with the columns and labels of ORIGINAL")  # fmt: skip
     variables: Names | None = option("A,B,..", name_list, help=
         "variables to compare (default: all columns of ORIGINAL)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns of ORIGINAL that are left out, if all others are compared")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "ORIGINAL has; other labels are refused)")  # fmt: skip
@@ -306,6 +334,8 @@ class Evaluate(Command):
     conditions: "Source | None" = option("FILE", help=
         "structural zeros, as for synthesize; records that break a condition are "
         "counted")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B in ORIGINAL, as for synthesize")  # fmt: skip
     population: "Source | None" = option("FILE", help=
         "file of the whole population, if it is known; its proportions are compared "
         "too")  # fmt: skip
@@ -321,9 +351,9 @@ class Evaluate(Command):
     def data(self) -> Data:
         """Options for reading the original."""
         return Data(
-            sample=self.original, variables=self.variables, levels=self.levels,
+            sample=self.original, variables=self.variables, drop=self.drop, levels=self.levels,
             allow_identifying=True, recoding=self.recoding, conditions=self.conditions,
-            text=self.text,
+            settles=self.settles, text=self.text,
         )  # fmt: skip
 
 
@@ -373,6 +403,12 @@ class Protection:
     recode: Names = option("SPEC", **MANY, help=
         "recodings that are made in any case, before the search for others: drop:A,B and "
         "merge:A=X+Y, as for --what-if of risk")  # fmt: skip
+    k: tuple[tuple[int, int | None, Names | None], ...] = option("K", anonymity_type, **MANY, help=
+        "k-anonymity: every combination of the key variables must have K records at the least. M=K "
+        "asks this of every set of M key variables, and A,B=K of A and B together. A record with "
+        "suppressed values counts the records that have its other values")  # fmt: skip
+    strata: str | None = option("A", help=
+        "column that is no key variable: --k is asked for within each of its values")  # fmt: skip
     suppress: float = option("SHARE", share_type, default=0.05, help=
         "largest share of the records in which values may be suppressed; variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
@@ -390,13 +426,15 @@ class Protect(Command):
     """``bnp-models protect``."""
 
     name: ClassVar = "protect"
-    first: ClassVar = (*_FIRST, "max_tau1", "max_risk", "suppress")
+    first: ClassVar = (
+        *(name for name in _FIRST if name != "weights"), "max_tau1", "max_risk", "k", "suppress",
+    )  # fmt: skip
     heading: ClassVar = "protection"
     help: ClassVar = "recode and suppress until the risk of a sample is within limits"
     description: ClassVar = (
         "Protect a sample of categorical microdata: merge levels and drop variables, and then "
-        "suppress values of single records, until the estimated risk is within the limits. A "
-        "greedy search keeps the loss of information small."
+        "suppress values of single records, until the estimated risk is within the limits, or "
+        "until k-anonymity is reached. A greedy search keeps the loss of information small."
     )
     epilog: ClassVar = (
         "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
@@ -445,7 +483,7 @@ class Suggest(Command):
     least: float = option("E", number_above(0), default=5.0, help=
         "suggest combinations that should have at least this many records by chance, but have none "
         "(default: 5)")  # fmt: skip
-    data: Data = _data(("id", "weights", "conditions"))
+    data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 
 
@@ -459,7 +497,9 @@ class Check(Command):
         "write the records that are impossible, and the conditions that they break"
     )
 
-    data: Data = _data(("id", "weights"), conditions={"required": True, "help": "structural zeros"})
+    data: Data = _data(
+        ("id", "weights", "settles"), conditions={"required": True, "help": "structural zeros"}
+    )
     output: Output = _file()
 
 

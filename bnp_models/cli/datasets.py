@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
+from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
-from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
+from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
 from bnp_models.cli.parts import Data
@@ -22,6 +24,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
@@ -31,10 +34,12 @@ from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
+from bnp_models.synthesis.given import check_given
 from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
+from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 
 def synthesize(command: Synthesize) -> int:
@@ -53,9 +58,39 @@ def synthesize(command: Synthesize) -> int:
     except ValueError as error:
         raise UsageError(f"--method {made.method}: {error}") from None
     _check_kept(command, inputs)
+    _check_given(command, inputs)
+    more = {"given": made.given} if made.given else {}
     return _make_datasets(
-        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry
-    )
+        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        keep_missing=made.keep_missing,
+        **more,
+    )  # fmt: skip
+
+
+def _values_given(made: Datasets) -> dict[str, list[str]]:
+    """Values that all records are to have, by variable."""
+    values: dict[str, list[str]] = {}
+    for text in made.given:
+        name, _, value = text.partition("=")
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _check_given(command: Synthesize, inputs: Inputs) -> None:
+    """Check the values that all records are to have, before any work is done."""
+    made = command.made
+    if not made.given:
+        return
+    if made.keep:
+        raise UsageError("--given: with --keep records have the values of the sample; leave it out")
+    assert made.rows is not None
+    try:
+        check_given(
+            _values_given(made), inputs.model, inputs.table, inputs.conditions, made.method,
+            made.rows,
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(f"--given: {error}") from None
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -100,10 +135,12 @@ def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
     inputs = checked_input(command)
     if not inputs.table.has_missing:
-        raise MicrodataError(
-            "no value is missing (only empty cells are), so there is nothing to impute",
-            file=command.data.sample,
+        but = (
+            "no value is missing but those that --empty-as-level makes a level"
+            if command.data.text.empty_as_level
+            else "no value is missing (only empty cells are)"
         )
+        raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
 
@@ -116,12 +153,16 @@ def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object)
     settings = recorded_settings(
         command, inputs, datasets=made.datasets, **more, format=made.format
     )
+    earlier = None
+    if made.from_ is not None:
+        earlier = read_run(Path(made.from_), inputs, settings)
+        check_draws(made, earlier.settings.num_chains * earlier.settings.num_arrays)
     # Convergence is judged by the margins of the levels too.
     labelling = read_labelling(sample, command.data.variables or ())
     write = functools.partial(_write_datasets, command, inputs.changes, labelling)
     if not made.carry:
         sample.close()
-    return sample_into_folder(command, inputs, settings, level_margins, write)
+    return sample_into_folder(command, inputs, settings, level_margins, write, earlier=earlier)
 
 
 def _write_datasets(
@@ -139,8 +180,9 @@ def _write_datasets(
         frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.method, keep=made.keep
-        )
+            run, made.datasets, made.rows, method=made.method, keep=made.keep,
+            given=_values_given(made),
+        )  # fmt: skip
     names = dataset_names(command)
     of_households = command.fit.households
     households = of_households.household, of_households.household_variables or ()
@@ -163,6 +205,9 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
+            frame = with_decimal_commas(frame, changes.decimal_commas)
+            if made.keep_missing:
+                frame = _with_missing(frame, changes)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -191,7 +236,7 @@ def _write_datasets(
             path, run, frames, diagnosis=done.diagnosis, imputed=imputed, command=output.command,
             seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
-            merged={name: of.groups() for name, of in changes.merged.items()},
+            merged=changes.merged_groups,
             values_of_one=shares, kept=keep, notes=notes,
         ),
         **recoding_file(command.data, changes.recoding),
@@ -200,6 +245,17 @@ def _write_datasets(
         f"warning: {text}" for text in summary["warnings"]
     ]
     return _datasets_message(run, frames, names, said, out, imputed)
+
+
+def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
+    """A file with missing values in the place of the levels that stood for them."""
+    schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
+    some = [
+        name
+        for name, labels in zip(schema.variables, schema.levels, strict=True)
+        if name in frame and not set(labels).isdisjoint(stand_for)
+    ]
+    return frame.assign(**{name: frame[name].mask(frame[name].isin(stand_for)) for name in some})
 
 
 def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:
@@ -216,7 +272,7 @@ def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     """Columns of the sample that are carried along; None where none are."""
     if not made.carry:
         return None
-    carried, _ = read_frame(data.sample, made.carry, reading_of(data.text))
+    carried, _ = read_frame(data.sample, made.carry, reading_of(data))
     return carried
 
 
@@ -225,7 +281,7 @@ def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) 
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(data.sample, reading_of(data.text), list(together))
+    names = columns_of_file(data.sample, reading_of(data), list(together))
     return together[[name for name in names if name in together]]
 
 

@@ -278,8 +278,8 @@ def _of_said(value: Any, what: Callable[[Said], object]) -> Any:
 
 
 def flag(name: str) -> str:
-    """Option of the command line that has this name in Python."""
-    return f"--{name.replace('_', '-')}"
+    """Option of the command line that has this name in Python, where a keyword ends with "_"."""
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 def one_line(text: str) -> str:

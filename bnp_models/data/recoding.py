@@ -304,10 +304,11 @@ class Recoding:
         return math.prod(map(len, self._choices(cell)))
 
     def _choices(self, cell) -> list[np.ndarray]:
-        """For each finer variable, its codes in a coarser cell."""
+        """For each finer variable, its codes in a coarser cell; all, where a value is missing."""
         choices = [np.arange(size) for size in self.original.num_levels]
         for code, j, of in zip(cell, self.variables, self.codes, strict=True):
-            choices[j] = np.flatnonzero(of == code)
+            if code >= 0:
+                choices[j] = np.flatnonzero(of == code)
         return choices
 
     def groups(self) -> np.ndarray:
@@ -318,6 +319,24 @@ class Recoding:
             new, leader = np.unique(of, return_index=True)
             groups[first[j] : first[j + 1]] = first[j] + leader[np.searchsorted(new, of)]
         return groups
+
+
+def variables_with_ranges(path: str | PathLike) -> tuple[str, ...]:
+    """Variables of which a file of a recoding says what becomes of ranges of numbers.
+
+    Raises
+    ------
+    MicrodataError
+        If it cannot be read.
+    """
+    with opened(path) as source:
+        frame, _ = read_frame(source, COLUMNS)
+    ranged = [
+        text_of(name)
+        for name, level in zip(frame["variable"], frame["level"], strict=True)
+        if isinstance(level, str) and _RANGE.match(level) and read_range(level) is not None
+    ]
+    return tuple(dict.fromkeys(ranged))
 
 
 def digits(number: float) -> str:

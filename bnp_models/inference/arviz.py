@@ -270,3 +270,34 @@ def _netcdf(groups: dict[str, Any], attributes: dict[str, Any]) -> io.BytesIO:
                     variable.encoding["zlib"] = True
             group.dump_to_store(H5NetCDFStore(root, group=name, mode="a"))
     return file
+
+
+def read_draws(path: str | PathLike) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+    """Read what `arrange_draws` put into a file with the parameters.
+
+    Returns
+    -------
+    draws
+        As `Run.draws`.
+    every
+        Interval at which arrays were kept.
+    attributes
+        Of the group "posterior".
+    """
+    import xarray as xr
+
+    draws: dict[str, np.ndarray] = {}
+    attributes: dict[str, Any] = {}
+    every = 1
+    for group in ("posterior", "sample_stats", "parameters"):
+        try:
+            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
+                attributes = attributes or {str(name): x for name, x in data.attrs.items()}
+                draws |= {str(name): np.asarray(values) for name, values in data.items()}
+                if group == "parameters":
+                    every = int(data["draw"][0]) + 1
+        except (OSError, ValueError, KeyError):
+            # Not all runs have the last two.
+            if group == "posterior":
+                raise
+    return draws, every, attributes

@@ -79,6 +79,11 @@ class Execution:
             raise ValueError(f"chunk_sweeps must be positive, not {self.chunk_sweeps}")
 
 
+def keys_of(key: jax.Array) -> Keys:
+    """Keys of a run: of starts, of sweeps, of new slots, and the one that it sets aside."""
+    return Keys(key, 4)
+
+
 class Driver:
     """Chains and their progress to the last draw; a driver is used for one `run`.
 
@@ -99,7 +104,7 @@ class Driver:
         devices = execution.devices
         self.devices = jax.local_devices() if devices is None else list(devices)
         self.place = Placement(settings.num_chains, self.data, self.devices)
-        self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
+        self.key_init, key_sweeps, self.key_grow, self.key_risk = keys_of(task.key)
         self.chain_keys = self.place.groups(chain_keys_of(key_sweeps, settings.num_chains))
 
         shown = execution.progress if processes.is_first() else False

@@ -63,7 +63,7 @@ class Run(Generic[TableT, ConditionsT]):
     conditions: ConditionsT | None = None
     """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall-clock seconds of the parts compile, warmup and draws."""
+    """Wall-clock seconds: compile, warmup and draws; and checks, the calls of `until`."""
     device: str = ""
     origin: jax.Array | None = None
     """The key that was given to `sample`; the keys of all sweeps are derived from it."""

@@ -12,6 +12,7 @@ records of a chain are divided among devices, floats are rounded differently.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -112,9 +113,8 @@ def sample(
         `bnp_models.Converged(max_rhat=1.01)`. It may depend on nothing but the draws, so that a
         resumed run stops at the same draw as an uninterrupted one. Default: no target.
     max_minutes
-        Chains with a target stop at the next draw after so many minutes of compilation, warm-up and
-        draws (``run.seconds``; minutes before a resume count). The time of the function `until`
-        does not count. Default: 60.
+        Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
+        draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
     keep
         Names of the quantities that are kept of each draw: from the model's ``scalars`` and
         ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
@@ -125,7 +125,8 @@ def sample(
         a second mode if the chains start from different states.
     parameters_every
         Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
-        all draws. Default: 1, or the number that a model with large arrays recommends.
+        all draws. Default: 1, or the number that a model with large arrays recommends, or as many
+        as keep those of all levels and components within 256 MiB.
     keep_warmup
         Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices
@@ -184,10 +185,11 @@ def sample(
     coded, limits = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
+    if parameters_every is None:
+        parameters_every = interval_of_arrays(model, coded, num_chains, num_samples)
     first = Settings(
         num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
-        starts_of(model, coded.n, start_components),
-        interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
+        starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
@@ -233,8 +235,11 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         further = settings_of_round(first, run.settings.num_sweeps + 1)
         if used_up or further is None:
             return judged
-        # If there are several processes, all stop together.
-        (met,) = processes.largest(asked.target(judged))
+        began = time.perf_counter()
+        reached = asked.target(judged)
+        # Of several processes none stops alone.
+        met, elapsed = processes.largest(reached, time.perf_counter() - began)
+        run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
             return judged
         by = further.thin // run.settings.thin
@@ -356,6 +361,11 @@ def check_input(
             )
     if counted or not model.takes_missing:
         table.require_complete(f"the {model.name} model" + " of cells with counts" * counted)
+    elif conditions is not None and not model.missing_under_conditions and table.has_missing:
+        raise MicrodataError(
+            f"the {model.name} model takes missing values only without structural zeros; use "
+            "tnplcm, or complete the records (bnp-models impute)"
+        )
     model.check(table)
     if conditions is None:
         return

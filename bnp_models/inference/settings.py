@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bnp_models.data.contingency import Coded
 from bnp_models.models.model import Growing, Model
 
 # A run until convergence keeps at most this multiple of its first number of draws.
@@ -11,7 +12,10 @@ KEPT_AT_MOST = 4
 
 MAX_SWEEPS = 2**31
 
-# If there are many chains, this many of them start at the same point.
+MOST_KEPT = 2**28
+"""Bytes of the arrays of a run's first draws, about, where nobody says how many are kept."""
+
+# Where there are many chains, so many of them start at one point.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
 # Least number of records of a component in a default initial state.
@@ -125,11 +129,17 @@ def starts_of(
     return tuple(int(c) for c in start_components)
 
 
-def interval_of_arrays(model: Model, num_samples: int, parameters_every: int | None) -> int:
-    """Number of draws for each draw whose arrays are kept; None: as the model recommends."""
-    if parameters_every is None:
-        return min(model.parameters_every, max(num_samples, 1))
-    return parameters_every
+def interval_of_arrays(model: Model, table: object, num_chains: int, num_samples: int) -> int:
+    """Draws to one of which arrays are kept, where nobody says it.
+
+    It is what the model recommends, or more where arrays of every level and component would take
+    more than `MOST_KEPT` bytes.
+    """
+    every = model.parameters_every
+    if isinstance(table, Coded):
+        each = 4 * sum(table.schema.num_levels) * model.capacity
+        every = max(every, -(-each * num_chains * num_samples // MOST_KEPT))
+    return max(1, min(every, num_samples))
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:

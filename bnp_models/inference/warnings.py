@@ -73,7 +73,7 @@ def run_warnings(run: Run) -> list[str]:
         "values into bins or fewer levels"
         for found in identifying_variables(table)
     ]
-    return [*filter(None, sentences), *identifying, *label_warnings(table.schema)]
+    return [*filter(None, sentences), *identifying, *label_warnings(table)]
 
 
 def growth_warnings(run: Run) -> list[str]:

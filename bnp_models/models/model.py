@@ -129,7 +129,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     conditions_type: ClassVar[type | None] = None
     """Type of the structural zeros or rules that the model accepts; None if it accepts none."""
     takes_missing: ClassVar[bool] = False
-    """Whether the model draws missing values."""
+    """Whether it draws missing values, or sums them out."""
+    missing_under_conditions: ClassVar[bool] = True
+    """Whether it does so under structural zeros too."""
     takes_counts: ClassVar[bool] = False
     """Whether the model accepts a `ContingencyTable` (cells with counts) instead of `Microdata`."""
 

@@ -1,5 +1,6 @@
 """Coarser keys: variables dropped, levels merged, levels replaced by their groups."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
         Statements separated by semicolons, which are all applied: "drop:A,B" leaves these variables
         out, "keep:A,B" leaves all others out, "merge:A=X+Y" makes one level of several, "group:A"
         replaces the levels of a variable by their groups, and "group:A=2" by the groups of these
-        groups.
+        groups. Names and labels with a comma, semicolon or plus sign may be in double quotes:
+        'drop:"level, highest"'.
     schema
         Of the records.
     hierarchies
@@ -41,14 +43,13 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
     dropped: set[str] = set()
     merged: dict[str, list[list[int]]] = {}
     grouped: dict[str, list[str]] = {}
-    for statement in map(str.strip, text.split(";")):
+    for statement in map(str.strip, _parts(text, ";", schema)):
         kind, _, what = statement.partition(":")
         if kind in ("drop", "keep") and what:
-            names = {_known(name.strip(), schema) for name in what.split(",")}
+            names = {_known(name.strip(), schema) for name in _parts(what, ",", schema)}
             dropped |= names if kind == "drop" else set(schema.variables) - names
         elif kind == "merge" and "=" in what:
-            name, _, given = what.partition("=")
-            name = _known(name.strip(), schema)
+            name, given = _name_and_levels(what.strip(), schema)
             merged.setdefault(name, []).append(_codes_of(name, given, schema))
         elif kind == "group" and what:
             name, _, layer = what.partition("=")
@@ -57,7 +58,8 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
         else:
             raise MicrodataError(
                 f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES, "
-                "merge:VARIABLE=A+B or group:VARIABLE"
+                "merge:VARIABLE=A+B or group:VARIABLE, with names and labels that hold ; or , in "
+                "double quotes"
             )
     return coarsening_of(dropped, merged, schema, grouped, hierarchies)
 
@@ -155,8 +157,35 @@ def coarsening_of(
     return Recoding.of(schema, changed)
 
 
+def _parts(text: str, sign: str, schema: Schema) -> list[str]:
+    """Parts of a text apart by a sign, which parts in double quotes, and whole names, may hold."""
+    if text.partition(":")[2].strip() in schema.variables or text.strip() in schema.variables:
+        return [text]
+    if text.count('"') % 2:
+        return text.split(sign)
+    return re.split(rf'{sign}(?=(?:[^"]*"[^"]*")*[^"]*$)', text)
+
+
+def _name_and_levels(text: str, schema: Schema) -> tuple[str, str]:
+    """The variable before the "=" of a merge, and what is after it."""
+    for name in sorted(schema.variables, key=len, reverse=True):
+        for spelled in (name, _in_quotes(name)):
+            rest = text.removeprefix(spelled).lstrip()
+            if text.startswith(spelled) and rest.startswith("="):
+                return name, rest[1:]
+    name, _, given = text.partition("=")
+    return _known(name.strip(), schema), given
+
+
+def _in_quotes(text: str) -> str:
+    """A text in double quotes, its own doubled."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def _known(name: str, schema: Schema) -> str:
-    """Return the name if a variable has it; otherwise raise an error."""
+    """The name, if it is a variable's."""
+    name = next((known for known in schema.variables if name == _in_quotes(known)), name)
     if name not in schema.variables:
         raise unknown_variable(name, list(schema.variables))
     return name
@@ -187,7 +216,7 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
     if codes is None:
         raise MicrodataError(
             f"{quoted(given)} is not a list of its levels with + between them; its levels are "
-            f"{', '.join(labels)}", column=name,
+            f"{', '.join(labels)} (one that holds ; is written in double quotes)", column=name,
         )  # fmt: skip
     if len(set(codes)) < 2:
         raise MicrodataError("only one level is named; name two or more to merge", column=name)
@@ -197,12 +226,13 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
 def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
     """Codes of labels separated by "+", which labels may contain (75+); None: cannot be read."""
     for code, label in enumerate(labels):
-        if text == label:
-            return [code]
-        if text.startswith(label + "+"):
-            rest = _split_labels(text[len(label) + 1 :].strip(), labels)
-            if rest is not None:
-                return [code, *rest]
+        for spelled in (label, _in_quotes(label)):
+            if text == spelled:
+                return [code]
+            if text.startswith(spelled + "+"):
+                rest = _split_labels(text[len(spelled) + 1 :].strip(), labels)
+                if rest is not None:
+                    return [code, *rest]
     return None
 
 

@@ -26,6 +26,7 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
+from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.ties import Tied, Ties
 
 METHODS = ("auto", "exact", "draws")
@@ -51,6 +52,13 @@ class LogProbabilities(NamedTuple):
         return LogProbabilities(
             self.log_p[..., where], None if halves is None else halves[..., where]
         )
+
+    def beside(self, others: "LogProbabilities") -> "LogProbabilities":
+        """Of these cells, and of others after them."""
+        halves = None
+        if self.halves is not None and others.halves is not None:
+            halves = np.concatenate([self.halves, others.halves], axis=-1)
+        return LogProbabilities(np.concatenate([self.log_p, others.log_p], axis=-1), halves)
 
 
 class Block(NamedTuple):
@@ -89,11 +97,12 @@ class Evaluator:
         population_size: int,
         parameters: Callable[[Run], Draws],
         all_records: bool = False,
+        complete: bool = True,
     ) -> "Evaluator":
         """Make the evaluator of a run, after checking that its risk can be computed."""
         checked_model(run.model)
         sample, rest = sample_law(run), unsampled_law(run)
-        check_table(sample.table, population_size, all_records)
+        check_table(sample.table, population_size, all_records, complete)
         return cls(sample, rest, population_size - sample.table.n, parameters)
 
     @cached_property
@@ -163,7 +172,8 @@ class Evaluator:
         run, generator = self.run, numpy_generator(key_layer)
         method = checked_method("auto", run.model, run.table)
         layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
-        codes = run.table.tabulated.codes
+        cells = run.table.tabulated
+        codes = cells.codes[cells.complete]
         evaluated = cell_probabilities(run, self.draws, codes, method, key_cells)
         blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
         shapes, exponents, _ = zip(*blocks, strict=True)
@@ -187,13 +197,18 @@ def cell_probabilities(
     draws
         Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
     codes
-        (C, J) level codes of the cells, in the sample's coding.
+        (C, J) level codes of the cells, in the sample's coding; -1 for any value.
     method
         "exact" or "draws".
     key
         For the draws of record weights.
     progress
         Show a progress bar on stderr.
+
+    Raises
+    ------
+    MicrodataError
+        If, under structural zeros, too many cells are meant by those with any value.
 
     Yields
     ------
@@ -204,6 +219,11 @@ def cell_probabilities(
     halves
         (block, 2, C) log probability from each half of the Monte Carlo draws; None for "exact".
     """
+    if run.conditions is not None and (codes < 0).any():
+        listed, first = _possible_completions(run, codes)
+        for log_p, error, halves in cell_probabilities(run, draws, listed, method, key, progress):
+            yield np.logaddexp.reduceat(log_p, first, axis=1), error, halves
+        return
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
@@ -230,6 +250,55 @@ def cell_probabilities(
     blocks = blocks_of_draws(total, len(codes))
     evaluated = in_threads(of_block, blocks)
     yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
+
+
+def _possible_completions(run: Run, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Possible cells that are meant by cells with -1 for any value, and the first of each.
+
+    Only latent class models take missing values under structural zeros, and they are exact.
+    """
+    same = Recoding.of(run.table.schema, {})
+    numbers = [same.num_finer(cell) for cell in codes]
+    if sum(numbers) - len(numbers) > MAX_CELLS:
+        raise MicrodataError(
+            f"with structural zeros, {sum(numbers):,} cells would have to be listed for the "
+            f"missing values, more than {MAX_CELLS:,}; choose fewer variables, or complete the "
+            "records (bnp-models impute)"
+        )
+    assert run.conditions is not None
+    finer = [cells[~run.conditions.contains(cells)] for cells in map(same.finer, codes)]
+    return np.concatenate(finer), np.cumsum([0, *map(len, finer)])[:-1]
+
+
+def probabilities_by_draw(
+    run: Run,
+    draws: Draws,
+    codes: np.ndarray,
+    indices: np.ndarray,
+    method: str,
+    key: jax.Array,
+) -> LogProbabilities:
+    """Evaluate the probabilities of cells that each of some draws has for itself.
+
+    Parameters
+    ----------
+    run, draws, method, key
+        As for `cell_probabilities`; the draws of record weights are the same.
+    codes
+        (block, m, J) level codes.
+    indices
+        (block,) numbers of the draws.
+    """
+    flat = {name: value.reshape(-1, *value.shape[2:])[indices] for name, value in draws.items()}
+    keys = jax.vmap(partial(jax.random.fold_in, key))(indices)
+    log_p, _, halves = _evaluate_each(
+        run.model, jnp.asarray(codes, jnp.int32), keys, flat, num_levels=run.num_levels,
+        method=method,
+    )  # fmt: skip
+    exact = method == "exact"
+    return LogProbabilities(
+        np.asarray(log_p, np.float64), None if exact else np.asarray(halves, np.float64)
+    )
 
 
 def coarser_probabilities(
@@ -273,7 +342,7 @@ def coarser_probabilities(
     lengths = [len(cells) for cells in finer]
     if merged is None or size is None:
         size = 1 << (max(1, sum(lengths)) - 1).bit_length()
-    padding = np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)
+    padding = np.repeat(np.maximum(run.table.codes[:1], 0), size - sum(lengths), axis=0)
     first = np.cumsum([0, *lengths])[:-1]
     method = checked_method("auto", run.model, run.table)
     of_cells = np.concatenate([*finer, padding])
@@ -327,11 +396,19 @@ def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndar
 
 
 def draw_taus(
-    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+    rng: np.random.Generator,
+    q: np.ndarray,
+    num_new: int | np.ndarray,
+    alone: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw tau_1 and tau_2, each (draws,); arguments as for `draw_joining`."""
-    joined = draw_joining(rng, q, num_new)
-    return np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
+    """Draw tau_1 and tau_2, each (draws,).
+
+    Arguments are as for `draw_joining`; `alone` (draws, cells) says which of the cells have one
+    record of the sample, by default all.
+    """
+    alone = np.ones(q.shape, bool) if alone is None else alone
+    joined = draw_joining(rng, q * alone, num_new)
+    return np.sum(alone & (joined == 0), axis=1, dtype=float), np.sum(alone / (1 + joined), axis=1)
 
 
 def checked_model(model: Model) -> PredictsCells:
@@ -344,8 +421,13 @@ def checked_model(model: Model) -> PredictsCells:
     return model
 
 
-def check_table(table: Records, population_size: int, all_records: bool = False) -> None:
-    """Raise MicrodataError unless the risk can be evaluated, and given for each record."""
+def check_table(
+    table: Records, population_size: int, all_records: bool = False, complete: bool = True
+) -> None:
+    """Raise MicrodataError unless the risk can be evaluated, and told record by record.
+
+    Records are to be `complete` where the risk takes no missing values.
+    """
     if all_records and not isinstance(table, Microdata):
         raise MicrodataError(
             "the risk of all records needs the records, and the table has counted cells; give the "
@@ -358,7 +440,8 @@ def check_table(table: Records, population_size: int, all_records: bool = False)
                 "or leave it out (--variables)",
                 column=name,
             )
-    table.require_complete("the disclosure risk")
+    if complete:
+        table.require_complete("the disclosure risk")
     check_population_size(table, population_size)
 
 
@@ -378,14 +461,29 @@ def evaluate_draws(model, cells, keys, draws, num_levels, method):
     """log p of every cell for every draw, its relative standard error, and log p of its halves."""
 
     def one(arguments):
-        key, draw = arguments
-        result = model.log_cell_probability(
-            key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
-        )
-        if method == "exact":
-            return result, jnp.zeros(1), jnp.zeros((2, 1))
-        return result.log_p, result.relative_se, result.log_p_halves
+        return _evaluate(model, cells, *arguments, num_levels, method)
 
     with jax.named_scope("cell_probabilities"):
         log_p, relative_se, halves = map_draws(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves
+
+
+@partial(jax.jit, static_argnames=("num_levels", "method"))
+def _evaluate_each(model, cells, keys, draws, num_levels, method):
+    """The same, of cells (D, C, J) of each draw's own."""
+
+    def one(arguments):
+        return _evaluate(model, *arguments, num_levels, method)
+
+    with jax.named_scope("cell_probabilities"):
+        return map_draws(one, (cells, keys, draws))
+
+
+def _evaluate(model, cells, key, draw, num_levels, method):
+    """log p of every cell for one draw, its relative standard error, and log p of its halves."""
+    result = model.log_cell_probability(
+        key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
+    )
+    if method == "exact":
+        return result, jnp.zeros(1), jnp.zeros((2, 1))
+    return result.log_p, result.relative_se, result.log_p_halves

@@ -66,6 +66,13 @@ class Recoded:
                 changed[name] = Merged.together(name, labels, groups, self._names.get(j))
         return Recoding.of(schema, changed)
 
+    @cached_property
+    def records(self) -> Microdata:
+        """The recoded records."""
+        table = self.coarsening.coarser(self.table)
+        assert isinstance(table, Microdata)
+        return table
+
     def label(self, j: int, group: Sequence[int]) -> str:
         """Label of one of the groups of a variable."""
         groups = self.groups[j] or ()

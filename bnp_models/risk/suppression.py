@@ -30,7 +30,12 @@ class Suppressed(NamedTuple):
 
 
 def suppress(
-    risks: ProtectedRisks, coarsening: Recoding, limits: Limits, importance: np.ndarray, most: int
+    risks: ProtectedRisks,
+    coarsening: Recoding,
+    limits: Limits,
+    importance: np.ndarray,
+    most: int,
+    start: np.ndarray,
 ) -> Suppressed:
     """Suppress values until limits are met; the largest reduction of risk for its cost comes first.
 
@@ -45,18 +50,36 @@ def suppress(
     importance
         (J',) cost of a suppressed value of each variable.
     most
-        Largest number of records in which values may be suppressed. If this is too small, the
-        search ends early with `met` false.
+        Records in which values may be suppressed, at the most: where these are too few, it ends
+        early with `met` false.
+    start
+        (n, J') bool: values that are suppressed in any case.
     """
     rows = np.flatnonzero(risks.sharing(coarsening) == 1)
-    r1 = risks.of_rows(coarsening, rows)[0]
-    search = _Search(risks, coarsening, rows, r1, importance)
+    mask = start.copy()
+    # What others lose for another reason leaves less for these.
+    most -= int(np.delete(mask, rows, axis=0).any(axis=1).sum())
+    r1 = _risks_of(risks, coarsening, rows, mask[rows])
+    search = _Search(risks, coarsening, rows, r1, importance, mask[rows])
     met = search.meets(r1, limits)
     if not met and fewest_records(r1.mean(axis=0), limits) <= most:
         met = search.run(limits, most)
-    mask = np.zeros((risks.table.n, len(importance)), bool)
     mask[rows] = search.mask
     return Suppressed(mask, met)
+
+
+def _risks_of(
+    risks: ProtectedRisks, coarsening: Recoding, rows: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
+    """Risks r_1 (draws, m) of records, given which of their values (m, J') are suppressed."""
+    r1 = np.zeros((risks.num_draws, len(rows)))
+    for pattern, where in patterns(mask):
+        if not pattern.all():
+            key = coarsening.without(pattern)
+            alone = where[risks.uniques(key, rows[where])]
+            if alone.size:
+                r1[:, alone] = risks.of_rows(key, rows[alone])[0]
+    return r1
 
 
 def fewest_records(r1: np.ndarray, limits: Limits) -> int:
@@ -74,11 +97,10 @@ def fewest_records(r1: np.ndarray, limits: Limits) -> int:
 class _Search:
     """State of the search: suppressed values, and the best next value of each record."""
 
-    def __init__(self, risks, coarsening, rows, r1, importance):
+    def __init__(self, risks, coarsening, rows, r1, importance, mask):
         self.risks, self.coarsening, self.rows = risks, coarsening, rows
         self.importance = importance
-        self.r1 = r1
-        self.mask = np.zeros((len(rows), len(importance)), bool)
+        self.r1, self.mask = r1, mask
         self.best = np.zeros(len(rows), int)
         self.best_r1 = r1.copy()
         self.worth = np.full(len(rows), -np.inf)

@@ -86,7 +86,9 @@ class Ties:
     counts: np.ndarray
     """(C,) records of the sample in each of its cells."""
     unseen: np.ndarray
-    """(S,) model's probabilities of cells that simulated records have and the sample has not."""
+    """(S,) model's probabilities of the cells of simulated records that the sample has not."""
+    incomplete: int = 0
+    """Records of the sample with missing values, which are in none of its cells."""
 
     @classmethod
     def of(cls, run: Run, key: jax.Array, method: str, num_draws: int) -> "Ties":
@@ -102,6 +104,7 @@ class Ties:
             Method for cell probabilities, and number of its draws of record weights.
         """
         cells = run.table.tabulated
+        complete, counts = cells.codes[cells.complete], cells.counts[cells.complete]
         draws = run.spaced_parameters(NUM_DRAWS)
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
         keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
@@ -110,14 +113,15 @@ class Ties:
             num_levels=run.num_levels, method=method, num_draws=num_draws,
         )  # fmt: skip
         codes = np.asarray(codes).reshape(-1, codes.shape[-1]).astype(np.int32)
-        seen = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
+        seen = complete if run.coding is None else run.coding.reduce(complete)
         rows = {row.tobytes() for row in np.ascontiguousarray(seen, np.int32)}
         elsewhere = np.array([row.tobytes() not in rows for row in codes])
-        return cls(cells.counts, np.exp(np.asarray(log_b, float).ravel()[elsewhere]))
+        unseen = np.exp(np.asarray(log_b, float).ravel()[elsewhere])
+        return cls(counts, unseen, cells.n - int(counts.sum()))
 
     @cached_property
     def num_records(self) -> int:
-        """Size n of the sample."""
+        """Complete records of the sample, n where no value is missing."""
         return int(self.counts.sum())
 
     @cached_property
@@ -157,6 +161,8 @@ class Ties:
         them. Their sum is computed as an expectation over records that are simulated from the
         model; it has no Monte Carlo error if the exponent is 1.
         """
+        if not self.num_records:
+            return np.zeros((len(b), len(self.log_prior)))
         log_p, variance = self._sums_of_seen(self.num_records * b)
         empty, excess_unseen = self._of_unseen
         unseen = np.maximum(1 - b.sum(axis=1, keepdims=True), 0)
@@ -239,7 +245,12 @@ class Ties:
             np.searchsorted(up_to[:-1], of_row, side="right")
             for up_to, of_row in zip(cumulative, u, strict=True)
         ]
-        return [Tied(shape[x], exponent[x], self.num_records) for x in np.transpose(chosen)]
+        # A shape is that of a cell with one record on average: of the complete records here, of all
+        # of the sample in what is returned.
+        total = self.num_records + self.incomplete
+        share = self.num_records / total if self.num_records else 1.0
+        return [Tied(shape[x] * share ** exponent[x], exponent[x], total)
+                for x in np.transpose(chosen)]  # fmt: skip
 
 
 def _log_probability(expected: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ are simulated from the posterior show this without any knowledge of the populati
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,12 +24,12 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import sample_law
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, label_type
 from bnp_models.models.model import Completes
 from bnp_models.models.options import typed_key
-from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import simulate_samples
 from bnp_models.zeros.boxes import Boxes
@@ -259,12 +259,10 @@ def predictive_checks(
         for size in CELL_SIZES
     }
     pairs = {}
-    for j, k in itertools.combinations(range(len(names)), 2):
-        tables = [
-            np.array([_two_way(one, num_levels, j, k) for one in x]) for x in (observed, samples)
-        ]
+    two_way = (_two_way_tables(x, num_levels) for x in (observed, samples))
+    for pair, *tables in zip(itertools.combinations(names, 2), *two_way, strict=True):
         expected = tables[1].mean(axis=0)
-        pairs[names[j], names[k]] = check(*(_distance(part, expected) for part in tables))
+        pairs[pair] = check(*(_distance(part, expected) for part in tables))
     boxes, levels = {}, {}
     if not households and run.conditions is not None:
         first = first_rows(num_levels)
@@ -320,11 +318,23 @@ def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
     raise ValueError(f"the {run.model.name} model does not complete records")
 
 
-def _two_way(table: ContingencyTable, num_levels, j: int, k: int) -> np.ndarray:
-    """Counts of the joint levels of two variables."""
-    sizes = num_levels[j], num_levels[k]
-    joint = joint_codes([table.codes[:, j], table.codes[:, k]], sizes)
-    return np.bincount(joint, table.counts, math.prod(sizes))
+def _two_way_tables(
+    samples: Sequence[ContingencyTable], num_levels: Sequence[int]
+) -> Iterator[np.ndarray]:
+    """Counts (samples, levels) of the joint levels of each pair of variables, in each sample.
+
+    The pairs of many variables are many: all samples are counted at once.
+    """
+    smallest = label_type(max(num_levels))
+    codes = np.concatenate([one.codes.T.astype(smallest) for one in samples], axis=1)
+    counts = np.concatenate([one.counts for one in samples]).astype(float)
+    sample = np.repeat(np.arange(len(samples)), [len(one.counts) for one in samples])
+    for j, size in enumerate(num_levels):
+        first = joint_codes([sample, codes[j]], (len(samples), size))
+        for k in range(j + 1, len(num_levels)):
+            sizes = len(samples) * size, num_levels[k]
+            joint = joint_codes([first, codes[k]], sizes)
+            yield np.bincount(joint, counts, math.prod(sizes)).reshape(len(samples), -1)
 
 
 def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -14,13 +14,14 @@ from bnp_models.kernels.latent_classes.split_merge import (
     ClassParameters,
     split_or_merge_classes,
 )
-from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
+from bnp_models.kernels.numerics.counting import order_free_sum, variables_by_size
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import loggamma_from_one
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
@@ -152,14 +153,19 @@ def draw_levels_in_box(
     rows
         Row of lambda for each drawn level.
     """
-    keys = Keys(key, len(num_levels))
-    drawn = []
-    for start, size in zip(first_rows(num_levels), num_levels, strict=True):
-        admitted = sets[:, start : start + size][box].T
-        log_weight = jnp.where(admitted, log_lambda[start : start + size][:, z], -jnp.inf)
-        level, _ = draw_rows(keys.pop(), log_weight)
-        drawn.append(start + level)
-    return jnp.stack(drawn)
+    keys = key_array(key, len(num_levels))
+    drawn = jnp.zeros((len(num_levels), z.size), jnp.int32)
+
+    def of_variable(arguments):
+        key, rows = arguments
+        log_weight = jnp.where(sets[:, rows][box].T, log_lambda[rows][:, z], -jnp.inf)
+        level, _ = draw_rows(key, log_weight)
+        return rows[0] + level
+
+    for variables, rows in variables_by_size(num_levels):
+        some = map_draws(of_variable, (keys[variables], jnp.asarray(rows, jnp.int32)))
+        drawn = drawn.at[variables].set(some)
+    return drawn
 
 
 @jax.named_scope("update_partition")

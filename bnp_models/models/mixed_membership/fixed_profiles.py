@@ -73,6 +73,7 @@ class MixedMembership(
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
+    complete_records = new_records.complete_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
 

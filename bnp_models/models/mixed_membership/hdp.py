@@ -103,6 +103,7 @@ class HDPMixedMembership(
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
+    complete_records = new_records.complete_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
 

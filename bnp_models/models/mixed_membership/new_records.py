@@ -16,10 +16,11 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
-from bnp_models.kernels.variates.categorical import search_cumulative
+from bnp_models.kernels.variates.categorical import draw_rows, search_cumulative
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.state import HDPData
 from bnp_models.models.options import check_choice
 
 # Number of records that are simulated at once.
@@ -149,7 +150,8 @@ def log_cell_probability(
         "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; also
         "mean_weight" (K,) if the law is that of `weight_draws`.
     cells
-        0-based level codes; in the not-applicable form, -1 for an absent item.
+        0-based level codes; -1 for any value where there are no structural zeros, and, of the
+        not-applicable form, where an item is absent.
     num_levels
         Levels of each variable, static.
     method
@@ -168,9 +170,9 @@ def log_cell_probability(
     check_choice(("exact", "draws"), method=method)
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
-    if model.not_applicable:
-        cells = jnp.where(cells < 0, theta.shape[1], cells)
-        theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
+    # One more level, of probability one, for the variables of which nothing is asked.
+    cells = jnp.where(cells < 0, theta.shape[1], cells)
+    theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     theta, cells = _with_weights(draw, theta, cells)
     if method == "exact":
         return _log_probability_exact(model, draw, theta, cells) - log_feasible
@@ -198,6 +200,44 @@ def _log_probability_exact(
     return exact(log_weights=log_weights)
 
 
+@jax.named_scope("complete_records")
+def complete_records(
+    model: MembershipOptions, key: Key[Array, ""], draw: dict[str, Array], data: HDPData
+) -> Int[Array, "J n"]:
+    """Level codes of the padded sample, its missing values drawn given one kept draw.
+
+    There are no structural zeros.
+
+    Notes
+    -----
+    A record's missing values are drawn one after the other, each given those that are known or
+    drawn by then, the others summed out. This is exact where cell probabilities are.
+    """
+    num_levels = data.num_levels
+    method = "exact" if len(num_levels) <= model.max_exact_variables else "draws"
+    missing = data.rows == sum(num_levels)
+
+    def draw_variable(j, key, codes):
+        key_cells, key_level = Keys(key)
+        size, number = num_levels[j], codes.shape[1]
+        cells = jnp.broadcast_to(codes[:, None], (len(codes), size, number))
+        cells = cells.at[j].set(jnp.arange(size, dtype=codes.dtype)[:, None])
+        found = log_cell_probability(
+            model, key_cells, draw, cells.reshape(len(codes), -1).T, num_levels, method=method
+        )
+        log_p = found if method == "exact" else found.log_p
+        level, _ = draw_rows(key_level, log_p.reshape(size, number))
+        return codes.at[j].set(jnp.where(missing[j], level, codes[j]))
+
+    codes = jnp.where(missing, -1, data.rows - first_rows(num_levels)[:, None])
+    for j, of_variable in enumerate(Keys(key, len(num_levels))):
+        codes = lax.cond(
+            jnp.any(missing[j]), partial(draw_variable, j), lambda _, codes: codes, of_variable,
+            codes,
+        )  # fmt: skip
+    return codes
+
+
 @jax.named_scope("level_probabilities")
 def level_probabilities(
     model: MembershipOptions,
@@ -223,7 +263,7 @@ def level_probabilities(
     """
     weighted = "mean_weight" in draw
     if feasible is None and not weighted:
-        return draw["theta"] @ draw["g0"]
+        return draw["theta"][: sum(num_levels)] @ draw["g0"]
     if feasible is None:
         # A pair of items: one of any variable, and the item of the weight class.
         pair, rows = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])

@@ -17,7 +17,7 @@ from bnp_models.models.level_prior import (
     trees_of,
 )
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
-from bnp_models.models.model import Fitted, KnowsMargins, PredictsCells
+from bnp_models.models.model import Completes, Fitted, PredictsCells
 from bnp_models.models.options import option
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
@@ -38,7 +38,7 @@ FEASIBLE_DRAWS = 1024
 class MembershipOptions(
     LevelPriorOptions[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
     PredictsCells[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
-    KnowsMargins[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
+    Completes[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
 ):
     """Options of both mixed membership models, which the functions of a sweep use."""
 
@@ -102,6 +102,8 @@ class MembershipOptions(
         "level_shape": ("variable_level",),
     }
     conditions_type: ClassVar[type | None] = StructuralZeros
+    takes_missing: ClassVar[bool] = True
+    missing_under_conditions: ClassVar[bool] = False
     max_exact_variables: ClassVar[float] = 12
     """Limit for exact cell probabilities: 2,000 cells take 20 ms at 10 variables, 1 s at 13."""
 

@@ -41,7 +41,7 @@ START_SHARE = 7 / 8
 def prepare(
     model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
 ) -> HDPData:
-    """Make the arrays of a complete sample, by `prepare_records`.
+    """Make the arrays of a sample, by `prepare_records`.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def prepare_records(
     multiple: int = RECORD_MULTIPLE,
     trees: Mapping[int, Tree] | None = None,
 ) -> HDPData:
-    """Make the arrays of a complete coded sample.
+    """Make the arrays of a coded sample.
 
     Parameters
     ----------
     codes
-        (n, J) 0-based level codes, none missing.
+        (n, J) 0-based level codes, -1 where missing; none is under structural zeros.
     num_levels
         Levels of each variable.
     conditions
@@ -92,8 +92,11 @@ def prepare_records(
     MicrodataError
         If the conditions constrain too many variables for the chosen augmentation.
     """
-    cells = group_cells(codes, num_levels)
-    distinct = cells.codes
+    # A missing value is a level of its own, the first.
+    cells = group_cells(codes + 1, [size + 1 for size in num_levels])
+    distinct = cells.codes - 1
+    # Its item, like one that does not apply, is absent, and says nothing.
+    may_be_absent = model.not_applicable or bool((codes < 0).any())
     if conditions is not None and model.not_applicable:
         coding, conditions = conditions.not_applicable
         codes, distinct = coding.reduce(codes), coding.reduce(distinct)
@@ -101,8 +104,8 @@ def prepare_records(
     num_records, num_items = codes.shape
     padding = -num_records % multiple
     first_row = first_rows(num_levels)
-    # Absent items are at the only level of an extra variable; its probability is one.
-    levels = (*num_levels, 1) if model.not_applicable else num_levels
+    # An absent item has the only level of a variable of its own, of probability one.
+    levels = (*num_levels, 1) if may_be_absent else num_levels
     absent = sum(num_levels)
     rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
     cell_rows = np.zeros_like(rows)
@@ -116,12 +119,13 @@ def prepare_records(
         num_records=jnp.asarray(num_records, jnp.int32),
         # The same number of distributions, whether or not items may be absent.
         levels=under_prior(
-            model, Levels.of_variables(levels, trees, spare=0 if model.not_applicable else 1)
+            model, Levels.of_variables(levels, trees, spare=0 if may_be_absent else 1)
         ),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
         zeros=zeros,
+        num_levels=tuple(num_levels),
     )
 
 
@@ -207,7 +211,7 @@ def draw_prior(
     if levels is None:
         levels = under_prior(model, Levels.of_variables(num_levels))
     level_shape = draw_shape(model, key_shape, levels)
-    no_item = jnp.zeros((sum(num_levels), capacity), jnp.int32)
+    no_item = jnp.zeros((levels.variable.size, capacity), jnp.int32)
     theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
     g0 = jnp.exp(log_g0)
     z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))

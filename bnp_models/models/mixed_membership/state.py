@@ -52,6 +52,8 @@ class HDPData(eqx.Module):
     """Number of distinct cells."""
     zeros: Zeros | None = None
     """Structural zeros, if there are any."""
+    num_levels: tuple[int, ...] = eqx.field(static=True, default=())
+    """Levels of each variable."""
 
 
 class HDPState(eqx.Module):
