@@ -57,7 +57,7 @@ class Changes:
     original: Records
     """Records, or persons, as they were read."""
     recoding: Recoding
-    """What became of their variables."""
+    """Recoding of their variables."""
     decimal_commas: tuple[str, ...] = ()
     """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
 
@@ -485,7 +485,7 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
 
 
 def _coarser(found: Sequence[Identifying]) -> str:
-    """What makes some of these columns coarser, in words."""
+    """Advice, in words, on options that make some of these columns coarser."""
     values = [one for one in found if one.group is None]
     numbers = [one for one in values if one.numbers]
     said = ""

@@ -61,7 +61,7 @@ class Identifying(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What is wrong with the column."""
+        """Reason why the column may identify records, in words."""
         if self.group is not None:
             return (
                 f"has {self.values:,} values, each of which {self.group:.1f} records have on "

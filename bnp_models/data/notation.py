@@ -64,7 +64,7 @@ class Notation(NamedTuple):
 
     @property
     def _form(self) -> re.Pattern[str]:
-        """What a number looks like."""
+        """Pattern of a number in this notation."""
         marks = _THOUSANDS[self.thousands]
         whole = "[0-9]+"
         if marks:
@@ -170,7 +170,7 @@ def _read(notation: Notation, text: str, guessed: bool) -> str | None:
 
 
 def _contradiction(counts: Mapping[str, int], read: Mapping[str, list[str | None]]) -> str:
-    """What cannot be told, with the numbers of records."""
+    """Description of the ambiguous values, with their numbers of records."""
     alike: dict[tuple[bool, ...], list[str]] = {}
     for text, each in read.items():
         alike.setdefault(tuple(one is not None for one in each), []).append(text)

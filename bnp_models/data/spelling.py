@@ -113,7 +113,7 @@ def one_spelling(counts: Mapping[Label, int], declared: Iterable[Label] = ()) ->
 
 
 def _merit(label: Label, count: int) -> tuple[bool, int, bool, int]:
-    """What makes one spelling better than another."""
+    """Key by which spellings are ranked; the best one has the largest key."""
     text = text_of(label)
     zeros = len(text) if re.fullmatch("0[0-9]+", text) else 0
     whole = re.fullmatch("-?[0-9]+", text) is not None

@@ -23,7 +23,7 @@ _USUAL = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _RARE = {" ": "spaces", ":": "colons", "^": "carets", "~": "tildes", "\x01": "control characters"}
 
 SEPARATORS = _USUAL | _RARE
-"""What may be between cells, in words."""
+"""Possible separators of cells, with their names."""
 
 # Bytes that are looked at for the kind of a file.
 _HEAD = 2**16
@@ -201,7 +201,7 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
 
 
 def _declared(source: Source, encoding: str) -> str | None:
-    """What a first line such as sep=; says is between cells, None where there is no such line."""
+    """Separator that a first line such as sep=; declares; None if there is no such line."""
     try:
         with _text(source, encoding) as file:
             said = _DECLARED.fullmatch(file.readline(_HEAD).rstrip("\r\n"))

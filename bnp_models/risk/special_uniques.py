@@ -1,4 +1,4 @@
-"""SUDA scores: how special the uniqueness of each record of a sample is."""
+"""SUDA scores, which measure how special the uniqueness of each record of a sample is."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from bnp_models.data.microdata import Microdata, as_records
 from bnp_models.risk.rare_combinations import Rows, check_combinations, minimal_rare
 
 DIS_FRACTION = 0.01
-"""Sampling fraction that the DIS-SUDA scores take for granted, as sdcMicro does."""
+"""Sampling fraction that the DIS-SUDA scores assume by default, as in sdcMicro."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Suda:
     """
 
     number: np.ndarray
-    """(n,) minimal sample uniques of each record."""
+    """(n,) number of minimal sample uniques of each record."""
     smallest: np.ndarray
-    """(n,) variables of the smallest of these; 0 where there is none."""
+    """(n,) number of variables of the smallest of these; 0 if there is none."""
     score: np.ndarray
     """(n,) SUDA scores; 0 for records that are not unique in the sample."""
     dis: np.ndarray
@@ -49,7 +49,7 @@ class Suda:
         )  # fmt: skip
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "records with a score": int((self.score > 0).sum()),
             "minimal sample uniques": int(self.number.sum()),
