@@ -12,7 +12,12 @@ from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
+from bnp_models.cli.outputs import (
+    dataset_names,
+    recoding_file,
+    remove_datasets,
+    warning_lines,
+)
 from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
@@ -241,9 +246,7 @@ def _write_datasets(
         ),
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
-    said = _renamed_message(made.format, renamed) + [
-        f"warning: {text}" for text in summary["warnings"]
-    ]
+    said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
     return _datasets_message(run, frames, names, said, out, imputed)
 
 

@@ -21,6 +21,7 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.options import UsageError, flag
+from bnp_models.cli.outputs import warning_lines
 from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import conditions_of, given_roles, recoded, with_empty_levels
 from bnp_models.data.contingency import ContingencyTable
@@ -363,7 +364,7 @@ def _message(summary, out, no_records):
             f"attack on every {attack['target']} that is alone with its values: "
             f"{attack['in_words']}"
         )
-    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
     lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
     return "\n".join(lines)

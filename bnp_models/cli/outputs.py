@@ -1,7 +1,7 @@
 """Outputs of a command: the names of its files, and what it says of a risk."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from bnp_models.cli.commands import Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import numbered
 from bnp_models.cli.models import CELL_MODELS, counts_cells
 from bnp_models.cli.parts import Data
+from bnp_models.data.display import counted
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.writing import FORMATS
 
@@ -20,6 +21,8 @@ OUTPUTS = {
 }
 
 _RECODING = "recoding.csv"
+
+_WARNINGS_SHOWN = 5
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 
@@ -86,6 +89,14 @@ def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:
     return [*lines, advice] if advice and verdict["release"] is False else lines
 
 
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """Lines of the warnings of a command; where there are many, of the first, to be acted on."""
+    more = len(warnings) - _WARNINGS_SHOWN
+    rest = f"warning: {counted(more, 'more warning')} on the page" if more > 0 else None
+    shown = [f"warning: {sentence}" for sentence in warnings[:_WARNINGS_SHOWN]]
+    return shown if rest is None else [*shown, rest]
+
+
 def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     """Lines that say what was found, and what was written."""
     tau1 = summary["tau1"]
@@ -97,7 +108,7 @@ def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     if "usable" in summary:
         lines.append(summary["usable"]["why"])
     lines += verdict_lines(summary, PROTECT)
-    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    lines += warning_lines(summary["warnings"])
     names = (
         "risk.json",
         *([] if command.output.no_records else [table_name(command)]),

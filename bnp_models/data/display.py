@@ -116,6 +116,12 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{whole(number)} {one if number == 1 else many or one + 's'}"
 
 
+def first_parts(parts: Sequence[str], what: str, most: int = 4) -> str:
+    """The first parts of a sentence, and how many more there are of what they are about."""
+    more = len(parts) - most
+    return "; ".join([*parts[:most], *([counted(more, f"more {what}")] if more > 0 else [])])
+
+
 def levels_by_variable(
     variables: Sequence[str], levels: Sequence[Sequence[object]]
 ) -> dict[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
-from bnp_models.data.display import counted
+from bnp_models.data.display import counted, first_parts
 from bnp_models.data.label_numbers import OwnLevel
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
@@ -20,7 +20,7 @@ _MISSING = re.compile(
 
 def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = None) -> list[str]:
     """Return sentences on labels that look like missing values or dates, or are one value spelt
-    twice.
+    twice: one of each kind, of all variables.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
     Codes among numbers are those of `codes_among`.
     """
     said = said or {}
-    sentences = []
+    missing, codes_of, spelt, were = [], {}, [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
@@ -46,24 +46,34 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
             and text_of(label) not in said.get(name, ())
         ]
         if codes:
-            these = "is it" if len(codes) == 1 else "are they"
-            sentences.append(
-                f"missing values? {quoted(name)} has {with_counts(codes, counts)} among its "
-                f"levels; {these} to be read as missing, say --missing "
-                f"{','.join(map(text_of, codes))}, else --level {name}={text_of(codes[0])} or "
-                "rename the label"
-            )
-        sentences += [
-            f"one label or two? levels of {quoted(name)} may be one value in several spellings: "
-            f"{with_counts(same, counts)}; --normalise makes them one"
-            for same in several_spellings(labels)
-        ]
+            missing.append(f"{quoted(name)} has {with_counts(codes, counts)}")
+            codes_of[name] = [text_of(label) for label in codes]
+        spelt += [f"{with_counts(same, counts)} of {quoted(name)}"
+                  for same in several_spellings(labels)]  # fmt: skip
         if dates := ranges_of_dates(labels):
-            were = listed(f"{shown(label)} was {to}" for label, to in dates.items())
-            sentences.append(
-                f"ranges or dates? {quoted(name)} has dates among ranges, which a spreadsheet made "
-                f"of them: {were}; rename these levels"
-            )
+            made = listed(f"{shown(label)} was {to}" for label, to in dates.items())
+            were.append(f"{quoted(name)} has dates among ranges: {made}")
+    sentences = []
+    if missing:
+        every = dict.fromkeys(text for texts in codes_of.values() for text in texts)
+        name, (first, *_) = next(iter(codes_of.items()))
+        their = "its levels" if len(missing) == 1 else "their levels"
+        these = "is it" if sum(map(len, codes_of.values())) == 1 else "are they"
+        sentences.append(
+            f"missing values? {first_parts(missing, 'variable')} among {their}; {these} to be read "
+            f"as missing, say --missing {','.join(every)}, else --level {name}={first} or rename "
+            "the label"
+        )
+    if spelt:
+        sentences.append(
+            "one label or two? these levels may be one value in several spellings: "
+            f"{first_parts(spelt, 'value')}; --normalise makes them one"
+        )
+    if were:
+        sentences.append(
+            f"ranges or dates? {first_parts(were, 'variable')}; a spreadsheet makes dates of "
+            "ranges: rename these levels"
+        )
     return sentences
 
 

@@ -7,10 +7,12 @@ import math
 
 import numpy as np
 
+from bnp_models.data.display import first_parts
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.labels import label_warnings
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.chunks import LEFT_OVER_TOLERANCE
 from bnp_models.inference.convergence import (
@@ -68,12 +70,20 @@ def run_warnings(run: Run) -> list[str]:
     """Sentences on the settings of a run, on missing slots for components, and on its sample."""
     sentences = (_no_warmup(run), _one_chain(run), _left_over(run))
     table = records_of(persons_of(run.table))
-    identifying = [
-        f"column {quoted(found.variable)} may identify: it {found.why}; leave it out, or put its "
-        "values into bins or fewer levels"
-        for found in identifying_variables(table)
-    ]
-    return [*filter(None, sentences), *identifying, *label_warnings(table)]
+    return [*filter(None, sentences), *_identifying(table), *label_warnings(table)]
+
+
+def _identifying(table: Records) -> list[str]:
+    """Sentence on the columns that may identify records, if there are any."""
+    found = identifying_variables(table)
+    if len(found) == 1:
+        return [
+            f"column {quoted(found[0].variable)} may identify: it {found[0].why}; leave it out, or "
+            "put its values into bins or fewer levels"
+        ]
+    each = [f"column {quoted(one.variable)} may identify: it {one.why}" for one in found]
+    remedy = "leave them out, or put their values into bins or fewer levels"
+    return [f"{first_parts(each, 'column')}; {remedy}"] if each else []
 
 
 def growth_warnings(run: Run) -> list[str]:

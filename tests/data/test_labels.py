@@ -47,3 +47,11 @@ def test_one_label_spelt_twice():
 def test_dates_among_ranges():
     (found,) = label_warnings(table_of(("0-4", "05-Sep", "10+")))
     assert "05-Sep' was 5-9" in found
+
+
+def test_one_sentence_of_each_kind_for_all_variables():
+    missing, spelt = label_warnings(table_of(*[("0", "1", "NA", "x", " X")] * 5, ("3", "4", "-9")))
+    assert missing.startswith("missing values? 'a' has 'NA' (2 records); 'b' has 'NA' (2 records);")
+    assert "2 more variables among their levels; are they to be read" in missing
+    assert "'e'" not in missing and "--missing NA,-9, else --level a=NA" in missing
+    assert spelt.startswith("one label or two? ") and "of 'd'; 1 more value; --normal" in spelt
