@@ -1,8 +1,8 @@
-"""k-anonymity as a target: how many records have each combination of key values, at the least.
+"""k-anonymity as a target: the least number of records with each combination of key values.
 
-A suppressed value says nothing, so that the record is like all that have its other values, as they
-were before any value was suppressed. A record that is like k of these has at least as many that it
-could be in the file, where sdcMicro and mu-Argus let a suppressed value stand for any.
+A suppressed value gives no information. The record counts as equal to all records that had its
+other values before any value was suppressed. If it is equal to k of these, at least k records of
+the file match it by the rule of sdcMicro and mu-Argus, in which a suppressed value stands for any.
 """
 
 import itertools
@@ -21,15 +21,15 @@ class Reached(NamedTuple):
     """Target of k-anonymity, and the records that miss it."""
 
     k: int
-    """Records that each combination of values must have."""
+    """Number of records that each combination of values must have."""
     size: int | None
     """Number of key variables of a combination; null: all of them."""
     variables: tuple[str, ...] | None
-    """Key variables that combinations are of; null: all."""
+    """Key variables of the combinations; null: all."""
     before: int
-    """Records of the sample with a combination that fewer than k records have."""
+    """Number of records of the sample with a combination that fewer than k records have."""
     after: int
-    """Such records of the protected file."""
+    """Number of such records in the protected file."""
 
 
 class Anonymity(NamedTuple):
@@ -42,11 +42,11 @@ class Anonymity(NamedTuple):
     """
 
     k: int
-    """Records that each combination of values must have, at the least."""
+    """Least number of records that each combination of values must have."""
     size: int | None = None
-    """Variables of a combination: every set of so many; None: all."""
+    """Number of variables of a combination; every such set counts; None: all variables."""
     variables: tuple[str, ...] | None = None
-    """Variables that combinations are of; None: all key variables."""
+    """Variables of the combinations; None: all key variables."""
 
     def __str__(self) -> str:
         """The combinations, in words."""
@@ -56,7 +56,7 @@ class Anonymity(NamedTuple):
         return f"each combination of {'all ' if self.variables is None else ''}{of}"
 
     def check(self, schema: Schema) -> None:
-        """Raise ValueError unless it can be asked of these variables."""
+        """Raise ValueError unless the target fits these variables."""
         if self.k < 2:
             raise ValueError(f"k must be at least 2, not {self.k}")
         names = choose_variables(self.variables, schema.variables)
@@ -68,7 +68,7 @@ class Anonymity(NamedTuple):
         check_combinations(len(names), self.size or len(names), remedy)
 
     def columns(self, schema: Schema) -> list[int]:
-        """Numbers of its variables, of those that are left."""
+        """Indices of its variables among those that are left."""
         wanted = schema.variables if self.variables is None else self.variables
         return [j for j, name in enumerate(schema.variables) if name in wanted]
 
@@ -93,7 +93,7 @@ def missed(
     table
         Complete records.
     target
-        What is asked for.
+        The target.
     suppressed
         (n, J) bool: values that are suppressed.
     stratum
@@ -117,8 +117,9 @@ def suppress_rare(
 ) -> np.ndarray:
     """Choose values to suppress (n, J), so that no combination of the others is rare.
 
-    Every minimal rare combination of a record loses a value: first the value that is in most of
-    them for its cost, until all have lost one; then values that were not needed are kept again.
+    Every minimal rare combination of a record loses a value. The value that is in most of them for
+    its cost is suppressed first, until all have lost one. Then values whose suppression was not
+    needed are restored.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def suppress_rare(
 
 
 def _hitting(sets: Sequence[tuple[int, ...]], importance: np.ndarray) -> list[int]:
-    """Few cheap variables of which each set has one."""
+    """Choose few and cheap variables so that each set contains one of them."""
     chosen: list[int] = []
     left = [set(one) for one in sets]
     while left:

@@ -1,4 +1,4 @@
-"""l-diversity: how many values of a sensitive variable records with the same key have."""
+"""l-diversity: the number of values of a sensitive variable among records with the same key."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from bnp_models.data.schema import MicrodataError, choose_variables
 def l_diversity(
     table: Microdata | pd.DataFrame, keys: Sequence[str], sensitive: str
 ) -> pd.DataFrame:
-    """Measure how many values of a sensitive variable the records of each key have.
+    """Measure the diversity of a sensitive variable among the records with the same key.
 
     Parameters
     ----------
@@ -22,15 +22,15 @@ def l_diversity(
     keys
         Key variables: records with the same values of all of them are one equivalence class.
     sensitive
-        A variable that is no key. Missing values of it are left out.
+        A variable that is not a key variable. Its missing values are left out.
 
     Returns
     -------
     frame
-        One row for each record, with what is true of its equivalence class. records: its size;
-        distinct: the number of different sensitive values, which is distinct l-diversity;
-        entropy: the exponential of their entropy, which is l of entropy l-diversity. The file is
-        l-diverse for l up to the smallest number of a column.
+        One row for each record, with figures of its equivalence class. records: its size; distinct:
+        the number of different sensitive values, which is distinct l-diversity; entropy: the
+        exponential of their entropy, which is l of entropy l-diversity. The file is l-diverse for l
+        up to the smallest number of a column.
 
     Raises
     ------

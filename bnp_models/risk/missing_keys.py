@@ -1,22 +1,22 @@
 """Keys with missing values: a value that is not known, or a wildcard that matches every value.
 
-**random.** Every record has a complete key, some values of which are not known, and that they are
-missing says nothing about them. The risk is that of the completed sample: a record is a sample
-unique if no other record has its completed key, and a population unique if nobody else has. The
-missing values are integrated out: each draw of the parameters completes the sample by the exact law
-of its missing values given those that are known, and r_1 is the posterior probability that a record
-is both. This is what completing the file many times (`bnp_models.impute`) would give, and what the
-file would disclose if its gaps were filled in.
+**random.** Every record has a complete key. Some of its values are not known, and the fact that
+they are missing gives no information about them. The risk is that of the completed sample: a record
+is a sample unique if no other record has its completed key, and a population unique if nobody else
+has. The missing values are integrated out: each draw of the parameters completes the sample by the
+exact law of its missing values given those that are known, and r_1 is the posterior probability
+that a record is both. This is what completing the file many times (`bnp_models.impute`) would give,
+and what the file would disclose if its gaps were filled in.
 
 **wildcard.** The values were suppressed, and the intruder sees the file with its gaps. A record is
 known by the values that it has. It matches a person who has these values, whatever the others are;
 it matches a record of the sample if the two agree where both have values, as sdcMicro counts
 (Templ, Kowarik & Meindl 2015, doi:10.18637/jss.v067.i04). It is a sample unique if it matches no
-other record, and a population unique if it matches nobody else. Two sample uniques disagree where
-both have values, so that nobody matches both, and counts of persons are multinomial as those of
-cells are.
+other record, and a population unique if it matches nobody else. Two sample uniques disagree in a
+variable of which both have a value, so that nobody matches both, and counts of persons are
+multinomial like those of cells.
 
-Either way the model is fitted with the missing values summed out.
+In both cases the model is fitted with the missing values summed out.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class MissingEntry(Document):
     """Entry "missing" of ``risk.json``: missing values of the key variables."""
 
     reading: Annotated[str, Keywords(enum=list(MISSING_KEYS))]
-    """How they are read, as by --missing-keys."""
+    """Meaning of missing values, as of --missing-keys."""
     records: int
     """Number of records with missing values."""
     missing_values: int
@@ -60,9 +60,9 @@ def num_incomplete(table: Records) -> int:
 
 
 def matching_records(cells: ContingencyTable) -> np.ndarray:
-    """Number of records (C,) that agree with those of each cell where both have values.
+    """(C,) number of records that agree with those of each cell in all values that both have.
 
-    The records of the cell are among them. Where no value is missing, these are the counts.
+    The records of the cell are included. If no value is missing, these are the counts.
     """
     found = np.zeros(len(cells.counts), np.int64)
     kinds = list(patterns(cells.codes < 0))
@@ -106,7 +106,7 @@ def are_alone(codes: np.ndarray, counts: np.ndarray, num_levels: Sequence[int]) 
 
 
 class Completed(NamedTuple):
-    """Incomplete records of a sample as a block of draws completes them."""
+    """Incomplete records of a sample, as completed by a block of draws."""
 
     codes: np.ndarray
     """(block, m, J) level codes."""
@@ -117,7 +117,7 @@ class Completed(NamedTuple):
 
 
 class Completions:
-    """Incomplete records of a sample as draws of the parameters complete them.
+    """Incomplete records of a sample, as completed by draws of the parameters.
 
     Parameters
     ----------

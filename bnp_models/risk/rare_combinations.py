@@ -1,8 +1,9 @@
 """Minimal rare combinations: values of a few variables that few records have together.
 
-A combination of values is rare if fewer than k records have it, and minimal if it is not rare
-without any one of its values. Those with k = 2 are the minimal sample uniques of Elliot, Manning,
-Mayes, Gurd & Bane (2005) and of Manning, Haglin & Keane (2008, doi:10.1007/s10618-007-0078-6).
+A combination of values is rare if fewer than k records have it. It is minimal if it is no longer
+rare when any one of its values is left out. Those with k = 2 are the minimal sample uniques of
+Elliot, Manning, Mayes, Gurd & Bane (2005) and of Manning, Haglin & Keane (2008,
+doi:10.1007/s10618-007-0078-6).
 """
 
 import itertools
@@ -15,16 +16,16 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 
 MOST_COMBINATIONS = 2**16
-"""Sets of variables that are looked at, at the most."""
+"""Largest number of sets of variables that are examined."""
 
 
 def num_combinations(number: int, largest: int) -> int:
-    """Count the sets of 1 to `largest` of so many variables."""
+    """Count the sets of 1 to `largest` variables among `number` variables."""
     return sum(math.comb(number, size) for size in range(1, largest + 1))
 
 
 def check_combinations(number: int, largest: int, remedy: str) -> None:
-    """Raise ValueError if the sets of 1 to `largest` of so many variables are too many."""
+    """Raise ValueError if there are too many sets of 1 to `largest` variables."""
     if (found := num_combinations(number, largest)) > MOST_COMBINATIONS:
         raise ValueError(
             f"{number} variables have {found:,} combinations of up to {largest}, more than "
@@ -38,7 +39,7 @@ class Rows(NamedTuple):
     codes: np.ndarray
     """(D, J) level codes, -1 where missing."""
     counts: np.ndarray
-    """(D,) records of each."""
+    """(D,) number of records of each cell."""
     num_levels: Sequence[int]
     """Levels of each variable."""
     stratum: np.ndarray | None = None
@@ -70,11 +71,11 @@ def minimal_rare(
     rows
         The records. A missing value is in no combination.
     below
-        Records that make a combination common.
+        Number of records from which on a combination is common.
     largest
-        Variables of a combination, at the most.
+        Largest number of variables of a combination.
     among
-        Numbers of the variables that combinations are of. Default: all.
+        Indices of the variables of the combinations. Default: all.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""Values that all records of a synthetic file have: the laws of draws given them, exactly."""
+"""Synthetic files whose records all have given values: exact laws of draws given these."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ from bnp_models.models.model import Model, Table
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 MOST_TRIED = 10**9
-"""Records that are simulated for a file, at the most, by a model that draws until they fit."""
+"""Largest number of records that are simulated for a file by a model that draws until they fit."""
 
 
 def values_by_variable(
@@ -75,7 +75,7 @@ def check_given(
 
 
 def admitted_levels(given: Mapping[str, Sequence[Label]], schema: Schema) -> np.ndarray:
-    """Which levels (R,) a record may have, of all variables one after the other.
+    """(R,) whether a record may have each level, for the levels of all variables.
 
     Raises
     ------
