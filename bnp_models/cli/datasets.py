@@ -262,11 +262,8 @@ def _write_datasets(
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
     said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
-    good_for = (
-        None
-        if imputed or keep
-        else _good_for(made.chosen_method, isinstance(run.table, Households))
-    )
+    households = isinstance(run.table, Households)
+    good_for = None if imputed or keep else _good_for(made.chosen_method, households)
     return _datasets_message(run, frames, names, said, out, imputed, good_for)
 
 
