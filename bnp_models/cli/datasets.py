@@ -50,7 +50,10 @@ from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 def synthesize(command: Synthesize) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
-    inputs, made = checked_input(command), command.made
+    made = command.made
+    if made.for_ is not None and made.method is not None:
+        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
+    inputs = checked_input(command)
     rows = persons_of(inputs.table).n
     if command.fit.households.household is not None and made.rows not in (None, rows):
         raise UsageError(
@@ -79,8 +82,6 @@ def _method(made: Datasets, table: Records | Households) -> str:
     """Method by which the files are made, as it was given or as fits what they are for."""
     if made.for_ is None:
         return made.method or "predictive"
-    if made.method is not None:
-        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
     if made.for_ == "inference":
         return "predictive"
     return "balanced" if table.has_missing else "calibrated"
