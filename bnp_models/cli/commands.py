@@ -141,14 +141,18 @@ class Datasets:
         "changed, and the full name becomes the label of the column (default: csv)")  # fmt: skip
     datasets: int = option("M", integer_type(1, 10**6), default=5, help=
         "number of data sets (default: 5)")  # fmt: skip
-    method: str = option(
-        choices=("predictive", "balanced", "calibrated"), default="predictive", help=
+    for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
+        "what the files are for. tables: those of one and two variables are close to the sample's "
+        "(--method calibrated, or balanced if values are missing). inference: estimates with "
+        "standard errors from all files together (--method predictive)")  # fmt: skip
+    method: str | None = option(
+        choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
         "draw of the parameters. balanced: the files follow the mean of many draws, and groups of "
         "similar combinations have nearly the expected number of records. calibrated: like "
         "balanced, and the one- and two-way tables are brought close to those of the sample. In "
         "this order, files are closer to the sample, and more of its unique combinations occur in "
-        "them (default: predictive)")  # fmt: skip
+        "them (default: predictive, or as --for says)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
         "the other columns are drawn given them (partially synthetic files)")  # fmt: skip
@@ -171,6 +175,11 @@ class Datasets:
         "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
         "missing values)")  # fmt: skip
 
+    @property
+    def chosen_method(self) -> str:
+        """Method that was given, or that fits what the files are for; else the default."""
+        return self.method or "predictive"
+
 
 _USED = "variables to use and to write (default: all columns)"
 
@@ -180,7 +189,7 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "format", "from_")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "for_", "format", "from_")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "

@@ -28,6 +28,7 @@ from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
@@ -49,19 +50,24 @@ from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 def synthesize(command: Synthesize) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
-    inputs, made = checked_input(command), command.made
+    made = command.made
+    if made.for_ is not None and made.method is not None:
+        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
+    inputs = checked_input(command)
     rows = persons_of(inputs.table).n
     if command.fit.households.household is not None and made.rows not in (None, rows):
         raise UsageError(
             "--rows: the synthetic households have the same sizes as those of the sample; leave it "
             "out"
         )
-    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows)
-    command = dataclasses.replace(command, made=made)
+    method = _method(made, inputs.table)
     try:
-        data_sets.check_method(made.method, inputs.table)
+        data_sets.check_method(method, inputs.table)
     except ValueError as error:
-        raise UsageError(f"--method {made.method}: {error}") from None
+        asked = f"--for {made.for_}" if made.method is None else f"--method {method}"
+        raise UsageError(f"{asked}: {error}") from None
+    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows, method=method)
+    command = dataclasses.replace(command, made=made)
     _check_kept(command, inputs)
     _check_given(command, inputs)
     more = {"given": made.given} if made.given else {}
@@ -70,6 +76,15 @@ def synthesize(command: Synthesize) -> int:
         keep_missing=made.keep_missing,
         **more,
     )  # fmt: skip
+
+
+def _method(made: Datasets, table: Records | Households) -> str:
+    """Method by which the files are made, as it was given or as fits what they are for."""
+    if made.for_ is None:
+        return made.method or "predictive"
+    if made.for_ == "inference":
+        return "predictive"
+    return "balanced" if table.has_missing else "calibrated"
 
 
 def _values_given(made: Datasets) -> dict[str, list[str]]:
@@ -91,7 +106,8 @@ def _check_given(command: Synthesize, inputs: Inputs) -> None:
     assert made.rows is not None
     try:
         check_given(
-            _values_given(made), inputs.model, inputs.table, inputs.conditions, made.method,
+            _values_given(made), inputs.model, inputs.table, inputs.conditions,
+            made.chosen_method,
             made.rows,
         )  # fmt: skip
     except ValueError as error:
@@ -121,7 +137,7 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
             "sample; leave --rows out"
         )
     try:
-        check_keep(made.keep, inputs.model, table, made.method)
+        check_keep(made.keep, inputs.model, table, made.chosen_method)
     except ValueError as error:
         raise UsageError(f"--keep: {error}") from None
     if made.carry:
@@ -185,7 +201,7 @@ def _write_datasets(
         frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.method, keep=made.keep,
+            run, made.datasets, made.rows, method=made.chosen_method, keep=made.keep,
             given=_values_given(made),
         )  # fmt: skip
     names = dataset_names(command)
@@ -247,7 +263,9 @@ def _write_datasets(
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
     said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
-    return _datasets_message(run, frames, names, said, out, imputed)
+    of_persons = not isinstance(run.table, Households)
+    good_for = None if imputed or keep else _good_for(made.chosen_method, of_persons)
+    return _datasets_message(run, frames, names, said, out, imputed, good_for)
 
 
 def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
@@ -303,7 +321,22 @@ def _num_alone(frame: pd.DataFrame) -> int:
     return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
-def _datasets_message(run, frames, names, said, out, imputed) -> str:
+def _good_for(method: str, of_persons: bool) -> str:
+    """Line that says what files made by a method are good for, and which are for the other use."""
+    if method == "predictive":
+        other = "; for tables close to the sample's: --for tables" if of_persons else ""
+        return (
+            "good for: estimates with standard errors, from all files together "
+            f"(bnp.evaluation.combine_partially_synthetic){other}"
+        )
+    return (
+        "good for: tables, which are closer to the sample's than those of other samples; more of "
+        "its unique combinations occur in these files. For estimates with standard errors: --for "
+        "inference"
+    )
+
+
+def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> str:
     """Lines that say what was made of the sample, and where it is."""
     kind = "completed" if imputed else "synthetic"
     keeping = "" if run.conditions is None else ", none of them in a structural zero"
@@ -313,5 +346,7 @@ def _datasets_message(run, frames, names, said, out, imputed) -> str:
     number = num_records(frames[0])
     lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}", *said]
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    if good_for is not None:
+        lines.append(good_for)
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
     return "\n".join(lines)
