@@ -32,6 +32,7 @@ from .data.weights import weighted_cells as weighted_cells
 from .evaluation.attack.attack import attack_risk as attack_risk
 from .evaluation.evaluation import evaluate as evaluate
 from .inference.checkpoint import Checkpoint as Checkpoint
+from .inference.checkpoint import CheckpointError as CheckpointError
 from .inference.convergence import Converged as Converged
 from .inference.convergence import convergence as convergence
 from .inference.diagnosis import warnings_of as warnings_of

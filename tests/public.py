@@ -21,8 +21,10 @@ def names_in(namespace: str) -> list[str]:
 
 def public_names() -> dict[str, object]:
     """All functions and classes of the API, by their names under ``bnp``."""
-    found = {name: getattr(bnp, name) for name in names_in("")}
+    top = names_in("")
+    found = {name: getattr(bnp, name) for name in top}
     for namespace in NAMESPACES:
         module = importlib.import_module(f"bnp_models.{namespace}")
-        found |= {f"{namespace}.{name}": getattr(module, name) for name in names_in(namespace)}
+        names = [name for name in names_in(namespace) if name not in top]
+        found |= {f"{namespace}.{name}": getattr(module, name) for name in names}
     return found

@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -129,14 +130,36 @@ def bin_number(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def two_variables(text: str) -> tuple[str, str]:
+    """Read two variables, as municipality=region; one that holds "=" is in double quotes."""
+    found = re.fullmatch(r'("(?:[^"]|"")*"|[^=]+)=("(?:[^"]|"")*"|[^=]+)', text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one variable that settles another, such as municipality=region"
+        )
+    first, second = (name_list(name)[0] if name[0] == '"' else name for name in found.groups())
+    return first, second
+
+
+def value_of_variable(text: str) -> tuple[str, str]:
+    """Read a variable and one of its values, as age=9999."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a value, such as age=9999"
+        )
+    return name, value
+
+
 def file_of_variable(text: str) -> tuple[str, str]:
-    """Read a variable and a file, as occupation=codes.csv."""
-    name, _, path = text.partition("=")
-    if not name or not path:
+    """Read a variable and a file, as occupation=codes.csv; either may hold "=" too."""
+    pairs = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
+    pairs = [(name, path) for name, path in pairs if name and path]
+    if not pairs:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a variable and a file, such as occupation=codes.csv"
         )
-    return name, path
+    return next((pair for pair in pairs if os.path.exists(pair[1])), pairs[0])
 
 
 def share_type(text: str) -> float:

@@ -10,6 +10,7 @@ from bnp_models.cli.argument_types import (
     name_list,
     number_above,
     share_type,
+    two_variables,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS_OF
 from bnp_models.cli.options import Command, option, part, switch
@@ -88,8 +89,9 @@ class Risk(Command):
         "also estimate the risk of coarser key variables, from the same draws. Each SPEC is "
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
-        "layer of groups), or several of these joined by semicolons. The risk without each single "
-        "variable is always estimated, of up to 30 variables")  # fmt: skip
+        "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
+        "comma or semicolon are written in double quotes. The risk without each single variable is "
+        "always estimated, of up to 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "
@@ -103,6 +105,12 @@ class Risk(Command):
         "add two columns to records.csv: suda, the SUDA score of each record by its minimal sample "
         "uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling fraction of "
         "0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
+    missing_keys: str | None = option(choices=("random", "wildcard"), help=
+        "how missing values of key variables are read. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over what they may "
+        "be. wildcard: the values were suppressed, and each matches every value; a record is "
+        "unique if no other record agrees with it where both have values. protect writes files of "
+        "the second kind (default: random)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
         "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "
@@ -133,14 +141,18 @@ class Datasets:
         "changed, and the full name becomes the label of the column (default: csv)")  # fmt: skip
     datasets: int = option("M", integer_type(1, 10**6), default=5, help=
         "number of data sets (default: 5)")  # fmt: skip
-    method: str = option(
-        choices=("predictive", "balanced", "calibrated"), default="predictive", help=
+    for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
+        "what the files are for. tables: those of one and two variables are close to the sample's "
+        "(--method calibrated, or balanced if values are missing). inference: estimates with "
+        "standard errors from all files together (--method predictive)")  # fmt: skip
+    method: str | None = option(
+        choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
         "draw of the parameters. balanced: the files follow the mean of many draws, and groups of "
         "similar combinations have nearly the expected number of records. calibrated: like "
         "balanced, and the one- and two-way tables are brought close to those of the sample. In "
         "this order, files are closer to the sample, and more of its unique combinations occur in "
-        "them (default: predictive)")  # fmt: skip
+        "them (default: predictive, or as --for says)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
         "the other columns are drawn given them (partially synthetic files)")  # fmt: skip
@@ -157,6 +169,16 @@ class Datasets:
         "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
         "and all other options are those of that run, but for the data sets that are "
         "made")  # fmt: skip
+    keep_missing: bool = switch(
+        "synthetic files have missing values where the sample would: each variable with missing "
+        "values has a level for them, which is written as an empty cell; values that another "
+        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
+        "missing values)")  # fmt: skip
+
+    @property
+    def chosen_method(self) -> str:
+        """Method that was given, or that fits what the files are for; else the default."""
+        return self.method or "predictive"
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -167,12 +189,12 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "format", "from_")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "for_", "format", "from_")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none, and no "
-        "synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none without "
+        "--keep-missing, and no synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
@@ -221,7 +243,7 @@ class Impute(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """What is measured of the files."""
+    """Measures of the files."""
 
     heading: ClassVar = "measures"
 
@@ -260,7 +282,7 @@ class Relations(HouseholdColumns):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What an intruder can learn."""
+    """Knowledge that an intruder can gain."""
 
     heading: ClassVar = "attack risk"
     about: ClassVar = "what an intruder who knows all records but one can learn about that record"
@@ -302,6 +324,8 @@ class Evaluate(Command):
         "files with the columns and labels of ORIGINAL")  # fmt: skip
     variables: Names | None = option("A,B,..", name_list, help=
         "variables to compare (default: all columns of ORIGINAL)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns of ORIGINAL that are left out, if all others are compared")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "ORIGINAL has; other labels are refused)")  # fmt: skip
@@ -319,6 +343,8 @@ class Evaluate(Command):
     conditions: "Source | None" = option("FILE", help=
         "structural zeros, as for synthesize; records that break a condition are "
         "counted")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B in ORIGINAL, as for synthesize")  # fmt: skip
     population: "Source | None" = option("FILE", help=
         "file of the whole population, if it is known; its proportions are compared "
         "too")  # fmt: skip
@@ -332,11 +358,11 @@ class Evaluate(Command):
 
     @property
     def data(self) -> Data:
-        """What is read of the original."""
+        """Options for reading the original."""
         return Data(
-            sample=self.original, variables=self.variables, levels=self.levels,
+            sample=self.original, variables=self.variables, drop=self.drop, levels=self.levels,
             allow_identifying=True, recoding=self.recoding, conditions=self.conditions,
-            text=self.text,
+            settles=self.settles, text=self.text,
         )  # fmt: skip
 
 
@@ -379,7 +405,7 @@ class Compare(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What may be done to the records, and what is lost by it."""
+    """Changes that may be made to the records, and the loss of information that they cause."""
 
     heading: ClassVar = "protection"
 
@@ -436,7 +462,7 @@ class Protect(Command):
 
 
 def _data(without: Names, **changed: Any) -> Any:
-    """What is read of a sample whose conditions are looked for, or at."""
+    """Options for reading a sample whose conditions are suggested or checked."""
     return part(
         Data, without=("keep_recoding", *without), fixed={"allow_identifying": True},
         variables="variables (default: all columns)",
@@ -466,7 +492,7 @@ class Suggest(Command):
     least: float = option("E", number_above(0), default=5.0, help=
         "suggest combinations that should have at least this many records by chance, but have none "
         "(default: 5)")  # fmt: skip
-    data: Data = _data(("id", "weights", "conditions"))
+    data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 
 
@@ -480,7 +506,9 @@ class Check(Command):
         "write the records that are impossible, and the conditions that they break"
     )
 
-    data: Data = _data(("id", "weights"), conditions={"required": True, "help": "structural zeros"})
+    data: Data = _data(
+        ("id", "weights", "settles"), conditions={"required": True, "help": "structural zeros"}
+    )
     output: Output = _file()
 
 

@@ -1,15 +1,18 @@
 """``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
 
+import re
+import shlex
+
 from bnp_models.cli.commands import Check, Suggest
-from bnp_models.cli.folder import reading_of, say, shows_progress
+from bnp_models.cli.folder import reading_of, say, shows_progress, variables_of
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Output
-from bnp_models.cli.samples import recoded
+from bnp_models.cli.samples import recoded, with_empty_levels
 from bnp_models.data.folders import read_records
 from bnp_models.data.microdata import Records
 from bnp_models.data.writing import write_frame
 from bnp_models.zeros.structural_zeros import read_conditions
-from bnp_models.zeros.suggestions import suggest_conditions
+from bnp_models.zeros.suggestions import settling_variables, suggest_conditions
 
 
 def suggest(command: Suggest) -> int:
@@ -23,7 +26,16 @@ def suggest(command: Suggest) -> int:
         f"{len(frame)} candidates, each of which somebody has to confirm: in {output.folder}, "
         "remove the ? if the combination is impossible, and remove the row if it is only rare",
     )
+    for by, of in settling_variables(table, command.least):
+        pair = shlex.quote("=".join(_as_name(name) for name in (by, of)))
+        say(output, f"{by} settles {of}: --settles {pair} says so without these rows")
     return 0
+
+
+def _as_name(name: str) -> str:
+    """A name as --settles takes it."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"' if re.search('[="]', name) else name
 
 
 def check(command: Check) -> int:
@@ -38,8 +50,8 @@ def check(command: Check) -> int:
 
 def _read(data: Data, output: Output) -> Records:
     """The sample, recoded, once the file to be written can be."""
-    table = read_records(data.sample, data.variables, data.levels, reading_of(data.text))
-    table, _ = recoded(data, table)
+    table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
+    table, _ = recoded(data, with_empty_levels(data, table))
     out = output.folder
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: name a file in a folder that exists")

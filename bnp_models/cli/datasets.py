@@ -12,7 +12,12 @@ from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
+from bnp_models.cli.outputs import (
+    dataset_names,
+    recoding_file,
+    remove_datasets,
+    warning_lines,
+)
 from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
@@ -23,7 +28,9 @@ from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
@@ -38,30 +45,46 @@ from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
+from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 
 def synthesize(command: Synthesize) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
-    inputs, made = checked_input(command), command.made
+    made = command.made
+    if made.for_ is not None and made.method is not None:
+        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
+    inputs = checked_input(command)
     rows = persons_of(inputs.table).n
     if command.fit.households.household is not None and made.rows not in (None, rows):
         raise UsageError(
             "--rows: the synthetic households have the same sizes as those of the sample; leave it "
             "out"
         )
-    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows)
-    command = dataclasses.replace(command, made=made)
+    method = _method(made, inputs.table)
     try:
-        data_sets.check_method(made.method, inputs.table)
+        data_sets.check_method(method, inputs.table)
     except ValueError as error:
-        raise UsageError(f"--method {made.method}: {error}") from None
+        asked = f"--for {made.for_}" if made.method is None else f"--method {method}"
+        raise UsageError(f"{asked}: {error}") from None
+    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows, method=method)
+    command = dataclasses.replace(command, made=made)
     _check_kept(command, inputs)
     _check_given(command, inputs)
     more = {"given": made.given} if made.given else {}
     return _make_datasets(
         command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        keep_missing=made.keep_missing,
         **more,
     )  # fmt: skip
+
+
+def _method(made: Datasets, table: Records | Households) -> str:
+    """Method by which the files are made, as it was given or as fits what they are for."""
+    if made.for_ is None:
+        return made.method or "predictive"
+    if made.for_ == "inference":
+        return "predictive"
+    return "balanced" if table.has_missing else "calibrated"
 
 
 def _values_given(made: Datasets) -> dict[str, list[str]]:
@@ -83,7 +106,8 @@ def _check_given(command: Synthesize, inputs: Inputs) -> None:
     assert made.rows is not None
     try:
         check_given(
-            _values_given(made), inputs.model, inputs.table, inputs.conditions, made.method,
+            _values_given(made), inputs.model, inputs.table, inputs.conditions,
+            made.chosen_method,
             made.rows,
         )  # fmt: skip
     except ValueError as error:
@@ -113,7 +137,7 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
             "sample; leave --rows out"
         )
     try:
-        check_keep(made.keep, inputs.model, table, made.method)
+        check_keep(made.keep, inputs.model, table, made.chosen_method)
     except ValueError as error:
         raise UsageError(f"--keep: {error}") from None
     if made.carry:
@@ -132,10 +156,12 @@ def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
     inputs = checked_input(command)
     if not inputs.table.has_missing:
-        raise MicrodataError(
-            "no value is missing (only empty cells are), so there is nothing to impute",
-            file=command.data.sample,
+        but = (
+            "no value is missing but those that --empty-as-level makes a level"
+            if command.data.text.empty_as_level
+            else "no value is missing (only empty cells are)"
         )
+        raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
 
@@ -175,7 +201,7 @@ def _write_datasets(
         frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.method, keep=made.keep,
+            run, made.datasets, made.rows, method=made.chosen_method, keep=made.keep,
             given=_values_given(made),
         )  # fmt: skip
     names = dataset_names(command)
@@ -200,6 +226,9 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
+            frame = with_decimal_commas(frame, changes.decimal_commas)
+            if made.keep_missing:
+                frame = _with_missing(frame, changes)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -228,15 +257,26 @@ def _write_datasets(
             path, run, frames, diagnosis=done.diagnosis, imputed=imputed, command=output.command,
             seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
-            merged={name: of.groups() for name, of in changes.merged.items()},
+            merged=changes.merged_groups,
             values_of_one=shares, kept=keep, notes=notes,
         ),
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
-    said = _renamed_message(made.format, renamed) + [
-        f"warning: {text}" for text in summary["warnings"]
+    said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
+    of_persons = not isinstance(run.table, Households)
+    good_for = None if imputed or keep else _good_for(made.chosen_method, of_persons)
+    return _datasets_message(run, frames, names, said, out, imputed, good_for)
+
+
+def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
+    """A file with missing values in the place of the levels that stood for them."""
+    schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
+    some = [
+        name
+        for name, labels in zip(schema.variables, schema.levels, strict=True)
+        if name in frame and not set(labels).isdisjoint(stand_for)
     ]
-    return _datasets_message(run, frames, names, said, out, imputed)
+    return frame.assign(**{name: frame[name].mask(frame[name].isin(stand_for)) for name in some})
 
 
 def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:
@@ -253,7 +293,7 @@ def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     """Columns of the sample that are carried along; None where none are."""
     if not made.carry:
         return None
-    carried, _ = read_frame(data.sample, made.carry, reading_of(data.text))
+    carried, _ = read_frame(data.sample, made.carry, reading_of(data))
     return carried
 
 
@@ -262,7 +302,7 @@ def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) 
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(data.sample, reading_of(data.text), list(together))
+    names = columns_of_file(data.sample, reading_of(data), list(together))
     return together[[name for name in names if name in together]]
 
 
@@ -281,7 +321,22 @@ def _num_alone(frame: pd.DataFrame) -> int:
     return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
-def _datasets_message(run, frames, names, said, out, imputed) -> str:
+def _good_for(method: str, of_persons: bool) -> str:
+    """Line that says what files made by a method are good for, and which are for the other use."""
+    if method == "predictive":
+        other = "; for tables close to the sample's: --for tables" if of_persons else ""
+        return (
+            "good for: estimates with standard errors, from all files together "
+            f"(bnp.evaluation.combine_partially_synthetic){other}"
+        )
+    return (
+        "good for: tables, which are closer to the sample's than those of other samples; more of "
+        "its unique combinations occur in these files. For estimates with standard errors: --for "
+        "inference"
+    )
+
+
+def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> str:
     """Lines that say what was made of the sample, and where it is."""
     kind = "completed" if imputed else "synthetic"
     keeping = "" if run.conditions is None else ", none of them in a structural zero"
@@ -291,5 +346,7 @@ def _datasets_message(run, frames, names, said, out, imputed) -> str:
     number = num_records(frames[0])
     lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}", *said]
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    if good_for is not None:
+        lines.append(good_for)
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
     return "\n".join(lines)

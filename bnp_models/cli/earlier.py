@@ -16,7 +16,7 @@ from bnp_models.inference.settings import Settings
 
 # Settings of data sets, and of what made them, which may differ from those of the earlier run.
 _OWN = (
-    "datasets", "rows", "method", "keep", "carry", "given", "from_", "format", "no_records",
+    "datasets", "rows", "for_", "method", "keep", "carry", "given", "from_", "format", "no_records",
     "version", "jax_version",
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
     changes: Changes
-    """What became of the sample's levels."""
+    """Recodings of the sample's levels."""
     chains: Chains
     """Options of the chains, with all that they leave open."""
 
@@ -50,19 +50,22 @@ def checked_input(command: Sampling) -> Inputs:
     chains = command.chains.settled()
     model = model_of(fit)
     check_sweeps(chains)
-    if data.conditions is not None and model.conditions_type is None:
+    if data.zeros is not None and model.conditions_type is None:
         raise UsageError(
-            f"--conditions: the {fit.model} model does not take structural zeros; use --model "
+            f"{data.zeros}: the {fit.model} model does not take structural zeros; use --model "
             f"{listed(_taking_zeros(command.name), 'or')}"
         )
     table: Records | Households
     conditions: Any
+    made = command.made if isinstance(command, Synthesize) else None
+    keep_missing = made is not None and made.keep_missing
     if model.table_type is Households:
-        table, conditions, changes = read_household_sample(data, fit)
+        table, conditions, changes = read_household_sample(data, fit, keep_missing)
     else:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
-            beside=_beside(command),
+            beside=_beside(command), keep_missing=keep_missing,
+            tied=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -108,9 +111,9 @@ def check_options(command: Sampling) -> None:
             raise UsageError(
                 f"--model {fit.model}: needs --household, the column that says who lives with whom"
             )
-        if data.conditions is not None:
+        if data.zeros is not None:
             raise UsageError(
-                f"--conditions: the {fit.model} model takes --rules; a combination that is "
+                f"{data.zeros}: the {fit.model} model takes --rules; a combination that is "
                 "impossible for one person is a rule about each person"
             )
     if data.weights is not None and fit.model in HOUSEHOLD_MODELS:
@@ -127,7 +130,8 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        if data.conditions is None and given[name] is not None:
+        none = data.zeros is None and not data.text.empty_as_level
+        if none and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 
 
@@ -158,6 +162,10 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
         raise UsageError(
             f"--format {made.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
+        )
+    if made.keep_missing and as_cells:
+        raise UsageError(
+            "--keep-missing: cannot be used if SAMPLE is a folder that is counted by cell"
         )
     if inputs.changes.bins and as_cells:
         raise UsageError("--bins: cannot be used if SAMPLE is a folder that is counted by cell")

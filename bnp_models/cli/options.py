@@ -119,7 +119,7 @@ class Option(NamedTuple):
     heading: str
     about: str | None
     told: dict[str, Any]
-    """What `argparse.ArgumentParser.add_argument` is told."""
+    """Keyword arguments for `argparse.ArgumentParser.add_argument`."""
     last: bool
 
     @property
@@ -242,7 +242,7 @@ def _saying(read: Callable[[str], object]) -> Callable[[str], Said]:
 
 
 class Parsed(NamedTuple):
-    """What the words of a command say."""
+    """Parsed words of a command line."""
 
     command: type[Command]
     values: dict[str, Any]

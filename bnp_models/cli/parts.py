@@ -18,6 +18,8 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
     share_type,
+    two_variables,
+    value_of_variable,
 )
 from bnp_models.cli.options import UsageError, flag, option, part, switch
 
@@ -67,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Recoding:
-    """What becomes of the levels of a column."""
+    """Recodings of the levels of columns."""
 
     heading: ClassVar = "data"
 
@@ -81,6 +83,12 @@ class Recoding:
         "merge levels that fewer than K records have: with other levels of their --groups; or with "
         "a neighbouring level, if the labels are numbers in order or the variable is --ordered; "
         "otherwise all of them into the level 'other'")  # fmt: skip
+    level: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
+        "value X of column A is a level of its own, such as a code for 'no answer': it is kept "
+        "apart from the numbers in bins, orders and top-codes, and is not merged")  # fmt: skip
+    number: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
+        "value X of column A is a number like the others, although it looks like a code, such as "
+        "99 or -1")  # fmt: skip
     recode_by: "Source | None" = option("FILE", help=
         "recode as this file says, such as recoding.csv of an earlier run (--keep-recoding): its "
         "columns are variable, level and becomes. A row with a variable alone drops it, and a "
@@ -102,20 +110,42 @@ class Text:
     missing: Names | None = option("X,Y,..", name_list, help=
         "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
         "missing values)")  # fmt: skip
+    skip: int = option("K", integer_type(0, 2**31), default=0, help=
+        "lines of a text file, or rows of a sheet, above the header, such as a title (default: "
+        "0)")  # fmt: skip
+    sheet: str | None = option("NAME", help=
+        "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
+        "the first)")  # fmt: skip
+    decimal: str | None = option("C", help=
+        "mark before the decimals of numbers, a comma or a point (default: told from each column "
+        "whose numbers are asked for, by --bins, --top-code or --weights)")  # fmt: skip
+    thousands: str | None = option("C", help=
+        "mark between thousands, such as ',', '.', ' ' or \"'\" (default: told as that before "
+        "decimals)")  # fmt: skip
+    normalise: bool = switch(
+        "make labels one that are one value in several spellings: other normal forms of Unicode, "
+        "signs of no width, spaces, upper and lower case, 01 and 1, 1 and 1.0")  # fmt: skip
+    empty_as_level: bool = switch(
+        "where another column settles that values are missing, such as the occupation of children, "
+        "take these for the level 'not applicable', which structural zeros tie to that column "
+        "(default: every missing value is missing at random)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What is read of a sample, and how."""
+    """Sample to read, its variables, and how the file is read."""
 
     heading: ClassVar = "data"
 
     sample: "Source" = option("SAMPLE", positional=True, help=TABLE)
     variables: Names | None = option("A,B,..", name_list, help=
-        "key variables (default: all columns)")  # fmt: skip
+        "key variables (default: all columns); a name with a comma is written in double "
+        "quotes")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
         "file that declares the levels, with columns variable and level (default: the levels that "
         "occur in SAMPLE)")  # fmt: skip
+    drop: Names = option("A,B,..", name_list, default=(), help=
+        "columns that are left out, if all others are key variables")  # fmt: skip
     allow_identifying: bool = switch(
         "allow columns that identify records, or nearly do; without this option they are refused "
         "unless --variables names them")  # fmt: skip
@@ -133,10 +163,18 @@ class Data:
         "file of structural zeros, for models that take them: the header names variables, and each "
         "row is a combination that cannot occur; an empty cell means any value; a cell may stand "
         "for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "variable A settles variable B, as a municipality its region: each level of A has only the "
+        "level of B that it has in SAMPLE; this is a structural zero for all others")  # fmt: skip
     text: Text = part(Text)
 
     takes_id: bool = False
     """Whether the command has --id."""
+
+    @property
+    def zeros(self) -> str | None:
+        """The option that gives structural zeros, if one does."""
+        return "--conditions" if self.conditions else "--settles" if self.settles else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +205,9 @@ class HouseholdFit(HouseholdColumns):
         "wrote it because nothing in it is run, or a Python file (.py) that defines `rules`, which "
         "is run as code (docs/household_rules.md)")  # fmt: skip
     head: str | None = option(choices=("auto", "yes", "no"), default="auto", help=
-        "treat the variables of the head as variables of the household. auto: do so if every "
-        "household has exactly one person with a usual label such as Householder, or with a label "
-        "of --roles (default: auto)")  # fmt: skip
+        "treat the variables of the head as variables of the household. auto: do so if a usual "
+        "label such as Householder, or a label of --roles, says who is the head; a household that "
+        "has not exactly one is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
         "number of classes of members in each class of households (default: 15)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
@@ -264,6 +302,11 @@ class Fit:
         """Variables that --ordered names."""
         return self.ordered if isinstance(self.ordered, tuple) else ()
 
+    @property
+    def orders_numbers(self) -> bool:
+        """Whether variables of many numbers are ordered although nobody names them."""
+        return self.ordered in (None, "auto")
+
 
 class Sweeps(TypedDict):
     """Arguments of `bnp_models.sample` that say how long chains are."""
@@ -302,9 +345,9 @@ class Chains:
         "effective sample size to reach, bulk and tail, of all chains together (default: 100 for "
         "each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet; compilation and the "
-        f"minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} "
-        "with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet; compilation, checks of "
+        "the chains and the minutes before a --resume count too (default: "
+        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

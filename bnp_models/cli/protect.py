@@ -32,6 +32,7 @@ from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
@@ -89,7 +90,7 @@ def _read_strata(command: Protect) -> np.ndarray | None:
     """Stratum (n,) of each record of the sample, if a column of them is named."""
     if (column := command.protection.strata) is None:
         return None
-    frame, _ = read_frame(command.data.sample, (column,), reading_of(command.data.text))
+    frame, _ = read_frame(command.data.sample, (column,), reading_of(command.data))
     return frame[column].to_numpy(object)
 
 
@@ -161,12 +162,16 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
     )  # fmt: skip
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     columns = columns_of_file(data.sample, reading, data.variables or ())
-    frame, _ = read_frame(data.sample, columns, reading)
+    kept = [name for name in columns if name not in data.drop]
+    frame, _ = read_frame(data.sample, kept, reading)
     labels = found.table.to_frame()
     made = inputs.changes
     frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
+    protected = found.apply(frame)
+    commas = [name for name in made.decimal_commas if name in protected]
+    protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
@@ -175,7 +180,7 @@ def _write_protected(
     }  # fmt: skip
     write_files(out, {
         "changes.json": functools.partial(write_json, changes),
-        "protected.csv": functools.partial(write_frame, found.apply(frame)),
+        "protected.csv": functools.partial(write_frame, protected),
         "run.json": functools.partial(write_json, done.settings | figures),
         "report.html": lambda path: write_protection_report(
             path, risk, changes, summary=summary, diagnosis=done.diagnosis,

@@ -26,6 +26,7 @@ from bnp_models.cli.release import (
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
+from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
@@ -48,6 +49,7 @@ from bnp_models.risk.coarsening import (
 )
 from bnp_models.risk.coarser_risk import coarsen
 from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.rare_combinations import check_combinations
 from bnp_models.risk.special_uniques import suda
@@ -71,6 +73,7 @@ def risk(command: Risk) -> int:
             ("validate", command.validate is not None), ("what-if", command.what_if),
             ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
             ("suda", command.suda is not None),
+            ("missing-keys", command.missing_keys),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
@@ -90,13 +93,15 @@ def risk(command: Risk) -> int:
         raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
     scores = _suda(command, records_of(table))
     weighted = isinstance(table, WeightedMicrodata)
+    reading = _reading_of_missing(command, records_of(table))
     with located(data):
-        check_table(records_of(table), command.population_size, command.all_records)
+        check_table(records_of(table), command.population_size, command.all_records, complete=False)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
-        ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
+        ties=command.ties, missing_keys=reading if table.has_missing else None,
+        coarsenings=list(coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
     )  # fmt: skip
     evaluate = functools.partial(
@@ -104,11 +109,13 @@ def risk(command: Risk) -> int:
         population_size=command.population_size,
         ties=command.ties,
         all_records=command.all_records,
+        missing_keys=reading,
         progress=shows_progress(command.output),
     )
     assert isinstance(inputs.model, PredictsCells)
-    # The bar shows no tau_1 of a sample with weights: the monitor would take it for a simple one.
-    monitor = None if weighted else tau1_monitor(
+    # The bar shows no tau_1 of a sample with weights, which the monitor would take for a simple
+    # one, nor of one with missing values.
+    monitor = None if weighted or table.has_missing else tau1_monitor(
         inputs.model, table, command.population_size, conditions=inputs.conditions
     )  # fmt: skip
     write = functools.partial(_write_risk, command, inputs, coarsenings, ids, scores)
@@ -118,13 +125,47 @@ def risk(command: Risk) -> int:
     return with_strictness(command.limits, code, document)
 
 
+def _reading_of_missing(command: Risk, table: Records) -> str:
+    """How missing values are read, which is said where there are any and it was not asked for.
+
+    Raises
+    ------
+    UsageError
+        If an option takes no missing values.
+    """
+    reading = command.missing_keys or MISSING_KEYS[0]
+    if not table.has_missing:
+        return reading
+    for name, given in (
+        ("validate", command.validate is not None), ("baselines", command.baselines),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(
+                f"--{name}: takes no missing values; leave it out, or complete the records with "
+                "bnp-models impute"
+            )
+    if command.all_records and reading == "random":
+        raise UsageError(
+            "--all-records: with missing values, needs --missing-keys wildcard; or leave it out"
+        )
+    if command.missing_keys is None:
+        number = num_incomplete(table)
+        _LOG.warning(
+            "%s: %s of %s records have missing values, which are taken as missing at random "
+            "(--missing-keys random): each of them stands for a value that is not known; if the "
+            "values were suppressed, say --missing-keys wildcard", command.data.sample,
+            f"{number:,}", f"{table.n:,}",
+        )  # fmt: skip
+    return reading
+
+
 def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     of = "--keys"
     try:
         sets = {
-            f"keep:{','.join(names)}": keep_variables(names, table.schema) for names in command.keys
+            f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
         of = "--what-if"
@@ -178,7 +219,10 @@ def _write_risk(
     validation = None
     if command.validate is not None:
         validation = _validate(run, command.validate, chains, shows_progress(output))
-    coarser = coarsen(run, command.population_size, coarsenings, ties=command.ties)
+    coarser = coarsen(
+        run, command.population_size, coarsenings, ties=command.ties,
+        missing_keys=command.missing_keys or MISSING_KEYS[0],
+    )  # fmt: skip
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),

@@ -38,7 +38,7 @@ class Finished(Generic[Found]):
     """The folder."""
     run: Run
     evaluated: Found
-    """What was evaluated of the run."""
+    """Result that was computed from the draws of the run."""
     diagnosis: Diagnosis
     settings: dict[str, Any]
     """Settings for run.json."""

@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,41 +11,55 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bnp_models.cli.folder import located, reading_of
+from bnp_models.cli.folder import located, reading_of, variables_of
+from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
-from bnp_models.data.bins import Bins, bin_columns
+from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
-from bnp_models.data.identifying import identifying_variables, values_of_one
-from bnp_models.data.merging import merge_levels
-from bnp_models.data.messages import listed
+from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
+from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.merging import merge_levels, own_levels
+from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
-from bnp_models.data.schema import Label, MicrodataError, unknown_variable
+from bnp_models.data.respelling import has_decimal_comma
+from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
-from bnp_models.data.weight_classes import weighted_microdata
+from bnp_models.data.weight_classes import records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
-from bnp_models.rules.census import find_head
-from bnp_models.rules.reading import read_rules
+from bnp_models.rules.census import OTHER_SEX, find_head
+from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.settled import (
+    NOT_APPLICABLE,
+    empty_as_level,
+    find_settled,
+    in_words,
+    keep_empty,
+    ties,
+)
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
+from bnp_models.zeros.suggestions import settled_conditions
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What became of the levels of a sample before a model saw them."""
+    """Recodings of the levels of a sample before a model was fitted."""
 
     original: Records
     """Records, or persons, as they were read."""
     recoding: Recoding
     """What became of their variables."""
+    decimal_commas: tuple[str, ...] = ()
+    """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
 
     @property
     def all(self) -> dict[str, Merged]:
@@ -88,10 +103,22 @@ class Changes:
         return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
-        """What was changed, for run.json."""
+        """Bins and merged levels, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
-        merged = {name: of.groups() for name, of in self.merged.items()}
-        return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}
+        own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
+               for name, of in self.all.items()}  # fmt: skip
+        found: dict[str, dict] = {
+            "bins": bins,
+            "merged": self.merged_groups,
+            "own_levels": {name: labels for name, labels in own.items() if labels},
+        }
+        return {k: v for k, v in found.items() if v}
+
+    @property
+    def merged_groups(self) -> dict[str, dict[str, list[str]]]:
+        """Labels that were merged, by the level they became, of the variables that have any."""
+        found = {name: of.groups() for name, of in self.merged.items()}
+        return {name: groups for name, groups in found.items() if groups}
 
     def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Columns of the sample's records with the values that were read where they have bins."""
@@ -112,7 +139,13 @@ class Changes:
 
 
 def read_sample(
-    data: Data, fit: Fit, *, as_cells: bool = False, beside: Mapping[str, str] | None = None
+    data: Data,
+    fit: Fit,
+    *,
+    as_cells: bool = False,
+    beside: Mapping[str, str] | None = None,
+    keep_missing: bool = False,
+    tied: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -124,9 +157,15 @@ def read_sample(
         Whether cells with counts are read, of a folder.
     beside
         Columns that are not modelled, by what they have.
+    carry
+        Columns that are copied and not modelled.
+    keep_missing
+        Whether missing values are levels.
+    tied
+        Whether the model takes structural zeros, which tie values that are missing by design.
     """
     table: Records
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if as_cells and data.weights is not None:
         raise UsageError(
             f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
@@ -135,37 +174,111 @@ def read_sample(
     weights, variables = weights_and_variables(data, beside)
     if as_cells:
         table = read_contingency_table(data.sample, variables, data.levels, reading)
-        with located(data):
-            table.require_complete(f"the {fit.model} model of a folder")
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table, changes = recoded(data, table, fit.named_ordered, fit.groups)
+    table = with_empty_levels(data, table, keep_missing)
+    if as_cells:
+        with located(data):
+            table.require_complete(f"the {fit.model} model of a folder")
+    table, changes = recoded(
+        data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
+    )
+    of_levels = ties(table) if tied and (keep_missing or data.text.empty_as_level) else None
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
-    if data.conditions is None:
+    conditions = conditions_of(data, records_of(table))
+    if of_levels is not None:
+        conditions = _both(conditions, of_levels, records_of(table))
+    if conditions is None:
         return table, None, changes
-    conditions = read_conditions(data.conditions, table.schema)
     try:
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
     except MicrodataError as error:
-        raise error.in_file(data.conditions) from None
+        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
 
 
-def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | None, Changes]:
+def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
+    """Structural zeros of a file, and those that say which variable settles which; None if none."""
+    schema = table.schema
+    given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
+    for by, of in data.settles:
+        try:
+            given.append(settled_conditions(table, by, of))
+        except MicrodataError as error:
+            raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}") from None
+    if len(given) < 2:
+        return next(iter(given), None)
+    # Those of the file keep their rows, which messages name.
+    rows = [0, *(int(one.rows.max(initial=-1)) + 1 for one in given)]
+    return StructuralZeros(
+        schema,
+        np.concatenate([one.conditions for one in given]),
+        np.concatenate([one.rows + r for one, r in zip(given, np.cumsum(rows), strict=False)]),
+    )
+
+
+def _both(given: StructuralZeros | None, more: StructuralZeros, table: Records) -> StructuralZeros:
+    """Structural zeros that are given, and others, which leave a weight class free."""
+    free = len(table.schema.variables) - more.conditions.shape[1]
+    codes = np.pad(more.conditions, ((0, 0), (0, free)), constant_values=-1)
+    if given is None:
+        return StructuralZeros(table.schema, codes)
+    rows = np.concatenate([given.rows, given.rows.max(initial=-1) + 1 + np.arange(len(codes))])
+    return StructuralZeros(table.schema, np.concatenate([given.conditions, codes]), rows)
+
+
+def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) -> Records:
+    """Records in which missing values are levels, as far as was asked for.
+
+    Where another column settles that values are missing, it is said, whatever is done with them.
+
+    Raises
+    ------
+    UsageError
+        If --empty-as-level is given, and no column settles any missing value.
+    """
+    settled = find_settled(table)
+    asked = data.text.empty_as_level
+    if asked and not settled and not keep_missing:
+        raise UsageError(
+            "--empty-as-level: no column settles where the values of another one are missing; "
+            "leave it out, or write a label of your own into these cells"
+        )
+    then = (
+        f"these values are the level {NOT_APPLICABLE!r}"
+        if asked or keep_missing
+        else "these values are taken as missing at random, which means that every record has a "
+        "value; if these have none, say --empty-as-level, which makes them the level "
+        f"{NOT_APPLICABLE!r}"
+    )
+    for sentence in in_words(table, settled):
+        _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    if asked or keep_missing:
+        table = empty_as_level(table, settled)
+    return keep_empty(table) if keep_missing else table
+
+
+def read_household_sample(
+    data: Data, fit: Fit, keep_missing: bool = False
+) -> tuple[Households, Rules | None, Changes]:
     """Coded households, the rules that they keep, and changes of their persons' levels."""
     given = fit.households
     assert given.household is not None
     table = read_households(
-        data.sample, given.household, given.household_variables or (), data.variables,
-        data.levels, reading=reading_of(data.text),
+        data.sample, given.household, given.household_variables or (), variables_of(data),
+        data.levels, reading=reading_of(data),
     )  # fmt: skip
-    persons, changes = recoded(data, table.persons, fit.named_ordered, fit.groups, True)
+    persons, changes = recoded(
+        data, table.persons, fit.named_ordered, fit.groups, True, fit.orders_numbers
+    )
+    with_levels = with_empty_levels(data, table.persons, keep_missing)
+    persons, changes = recoded(data, with_levels, fit.named_ordered, fit.groups, True)
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
     head = None if given.head == "no" else find_head(persons.schema, roles)
@@ -177,14 +290,18 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
     with located(data):
         try:
             table = table.with_persons(persons, head)
-        except MicrodataError:
-            # Not exactly one in each household; rules that want it say so of which.
-            if given.head == "yes":
-                raise
+        except MicrodataError as error:
             table = table.with_persons(persons)
-    if given.rules is None:
-        return table, None, changes
-    rules = read_rules(given.rules, table, roles)
+            _tell_of_no_head(data, persons, head, given.head, error)
+    rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
+    return table, rules, changes
+
+
+def _kept_rules(
+    data: Data, named: str, table: Households, roles: Roles | None, changes: Changes
+) -> Rules:
+    """Rules that the households keep, none of which is about values in bins."""
+    rules = read_rules(named, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
         raise UsageError(
@@ -192,8 +309,47 @@ def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | Non
             "rule; do not put this variable into bins (--ordered may help)"
         )
     with located(data):
-        rules.require_feasible(table)
-    return table, rules, changes
+        try:
+            rules.require_feasible(table)
+        except MicrodataError as error:
+            if named not in SHIPPED or OTHER_SEX not in error.problem:
+                raise
+            label = next(
+                label for labels in table.schema.table.levels for label in labels
+                if (roles or Roles()).role(label) == "spouse"
+            )  # fmt: skip
+            raise MicrodataError(
+                f"{error.problem}; if spouses may have one sex, say so by a row "
+                f"{as_option(['same-sex spouse', text_of(label)])} of --roles",
+                row=error.row,
+            ) from None
+    return rules
+
+
+def _tell_of_no_head(
+    data: Data,
+    persons: Microdata,
+    head: tuple[str, Label] | None,
+    asked: str | None,
+    error: MicrodataError,
+) -> None:
+    """Say why heads are no variables of households, or refuse it where they should be.
+
+    Raises
+    ------
+    MicrodataError
+        If --head asks for them, or households have no head, or several, and everybody's
+        relationship is known.
+    """
+    if asked == "yes" or head is None:
+        raise error
+    relationship = persons.codes[:, persons.schema.variables.index(head[0])]
+    if error.row is not None and (relationship >= 0).all():
+        raise MicrodataError(
+            f"{error.problem}; --head no models heads like other persons",
+            row=error.row, column=error.column,
+        )  # fmt: skip
+    _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
 
 
 def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
@@ -205,24 +361,24 @@ def weights_and_variables(
     data: Data, others: Mapping[str, str] | None = None
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
-    variables: Sequence[str] | None = data.variables
+    variables = variables_of(data)
     given = {"weights": data.weights, "identifiers": data.id}
     beside = {what: name for what, name in given.items() if name is not None}
     beside |= others or {}
     for what, name in beside.items():
-        if variables is not None and name in variables:
+        if data.variables is not None and name in data.variables:
             raise MicrodataError(
                 f"the column of the {what} is no key variable; leave it out of --variables",
                 file=data.sample,
                 column=name,
             )
-    reading = reading_of(data.text)
-    if variables is None and beside:
+    reading = reading_of(data)
+    if data.variables is None and beside:
         names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
         for name in map(str, beside.values()):
             if name not in names:
                 raise unknown_variable(name, names).in_file(data.sample)
-        variables = [name for name in names if name not in beside.values()]
+        variables = [name for name in variables or names if name not in beside.values()]
     weights = None if data.weights is None else read_weights(data.sample, data.weights, reading)
     return weights, variables
 
@@ -233,13 +389,26 @@ def recoded(
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
     of_households: bool = False,
+    by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
+
+    Parameters
+    ----------
+    data, table
+        What was asked for, and the records as they were read.
+    ordered, groups
+        Variables that are named as ordered, and files of groups of levels.
+    of_households
+        Whether the records are persons of households.
+    by_order
+        Whether other variables of many numbers are ordered too.
 
     Raises
     ------
     MicrodataError
-        If that cannot be done, or a column identifies records and was not asked for.
+        If that cannot be done, a column identifies records and was not asked for, or labels are not
+        what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
     if both := sorted(bins.keys() & top.keys()):
@@ -258,30 +427,44 @@ def recoded(
             "--variables"
         )
     with located(data):
-        changed = Recoding.of(table.schema, by).coarser(table) if by else table
+        own = own_levels(table, by_variable(data.recoding.level))
+        if both := sorted(by.keys() & own.keys()):
+            raise UsageError(
+                f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
+            )
+        changed = in_bins(table, own)
+        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
             changed, top, data.recoding.merge_rare or 0, ordered=ordered,
             groups=as_hierarchies(groups or ()), but={*bins, *given},
         )  # fmt: skip
-        merged = given | merged
+        merged = own | given | merged
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
+        for name in bins:
+            say_kept(data, "--bins", name, table, made[name].labels)
+        for name in top:
+            say_kept(data, "--top-code", name, table, merged[name].labels)
         _refuse_identifying(data, changed, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
-    return changed, Changes(table, Recoding.of(table.schema, {**dropped, **merged, **made}))
+    commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
+    recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
+    return changed, Changes(table, recoding, tuple(commas))
 
 
-def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
-    """Refuse a column that identifies records, unless it was asked for."""
-    if data.allow_identifying or data.variables is not None:
+def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
+    """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
+    if data.allow_identifying:
         return
-    declared = set() if data.levels is None else set(read_levels(data.levels))
-    if not (found := identifying_variables(table, {*but, *declared})):
+    asked = set() if data.levels is None else set(read_levels(data.levels))
+    asked = (asked | set(data.variables or ())) - set(bins)
+    if not (found := identifying_variables(table, asked)):
         return
     first, *others = found
     # With --variables nothing more is refused: what is left out by name has to be known at once.
@@ -291,12 +474,24 @@ def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
     # It may be what records are to be told by.
     by_id = data.takes_id and data.id is None and first.alone == 1
-    carried = f"; --id {first.variable} writes it with the results" if by_id else ""
-    coarsest = min(found, key=lambda one: one.alone).variable
+    carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
+    dropped = as_option([*data.drop, *(one.variable for one in found)])
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
-        f"is. Choose --variables without {'them' if others else 'it'}, put numbers into bins "
-        f"(--bins {coarsest}=20), merge rare levels (--merge-rare 10), or say --allow-identifying"
-        f"{carried}",
+        f"is. Choose --variables without {'them' if others else 'it'} (or --drop {dropped}), "
+        f"{_coarser(found)}or say --allow-identifying{carried}",
         column=first.variable,
     )
+
+
+def _coarser(found: Sequence[Identifying]) -> str:
+    """What makes some of these columns coarser, in words."""
+    values = [one for one in found if one.group is None]
+    numbers = [one for one in values if one.numbers]
+    said = ""
+    if numbers:
+        coarsest = min(numbers, key=lambda one: one.alone)
+        said += f"put numbers into bins (--bins {shlex.quote(f'{coarsest.variable}=20')}), "
+    if len(values) > len(numbers):
+        said += "merge rare levels (--merge-rare 10), "
+    return said

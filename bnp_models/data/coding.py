@@ -14,6 +14,7 @@ from bnp_models.data.schema import (
     text_of,
     undeclared_level,
 )
+from bnp_models.data.spelling import shown, spelling_key
 
 
 class ColumnCoder:
@@ -40,7 +41,7 @@ class ColumnCoder:
     def __init__(
         self, variable: str, declared: Sequence[Label] | None = None, categorical: bool = False
     ):
-        self._variable, self._categorical = variable, categorical
+        self._variable, self.categorical = variable, categorical
         self._declared = None if declared is None else [plain_label(label) for label in declared]
         if any(label == "" or pd.isna(label) for label in self._declared or ()):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
@@ -97,7 +98,7 @@ class ColumnCoder:
         """Levels in order, and the code that each code of `add` becomes; the last is that of -1."""
         if self._declared is not None:
             labels = in_type_of(self._labels, self._declared)
-        elif self._categorical:
+        elif self.categorical:
             labels = self._labels
         else:
             labels = sorted_labels(self._labels)
@@ -109,8 +110,11 @@ class ColumnCoder:
         """Raise the error for a label that is not declared, if there are rows with it."""
         if rows.size:
             labels = in_type_of([*self._labels, label], self._declared)
+            same = [one for one in labels if spelling_key(one) == spelling_key(label)]
+            # It may be the value that the other file has in another spelling.
+            hint = f"; if it is {shown(same[0])}, say --normalise" if same else ""
             raise MicrodataError(
-                undeclared_level(label, labels),
+                undeclared_level(label, labels) + hint,
                 row=first_row + int(rows[0]),
                 column=self._variable,
             )

@@ -1,7 +1,8 @@
-"""Excel workbooks: the first sheet, read by pandas and openpyxl."""
+"""Excel workbooks: one sheet, read by pandas and openpyxl."""
 
 import contextlib
 import importlib.util
+import logging
 import warnings
 from collections.abc import Iterator
 from os import PathLike
@@ -9,11 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from bnp_models.data.messages import reason
+from bnp_models.data.layout import Layout, Row, find_layout
+from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
+from bnp_models.data.text_files import AS_FOUND, Reading
 
 _SUFFIXES = (".xlsx", ".xlsm")
+
+_LOG = logging.getLogger(__name__)
 
 
 def is_excel(path: str | PathLike) -> bool:
@@ -21,15 +26,13 @@ def is_excel(path: str | PathLike) -> bool:
     return Path(path).suffix.lower() in _SUFFIXES
 
 
-def column_names(source: Source) -> list[str]:
-    """Return the names in the first row of the first sheet; errors as of `read_sheet`."""
-    names = _named(_sheet(source), source)
-    # What stands to the right of the header belongs to no column.
-    return names[: max(j for j, name in enumerate(names) if name) + 1]
+def column_names(source: Source, reading: Reading = AS_FOUND) -> list[str]:
+    """Return the names in the header of a sheet; errors as of `read_sheet`."""
+    return _laid_out(source, reading)[1].names
 
 
-def read_sheet(source: Source) -> tuple[pd.DataFrame, list[int]]:
-    """Read the first sheet of a workbook.
+def read_sheet(source: Source, reading: Reading = AS_FOUND) -> tuple[pd.DataFrame, list[int]]:
+    """Read a sheet of a workbook, the first unless `reading` names one.
 
     Returns
     -------
@@ -41,31 +44,56 @@ def read_sheet(source: Source) -> tuple[pd.DataFrame, list[int]]:
     Raises
     ------
     MicrodataError
-        If openpyxl is not installed, or the file is no workbook.
+        If openpyxl is not installed, the file is no workbook, it has no such sheet, or the sheet
+        is empty or has a title in the place of its header.
     """
-    sheet = _sheet(source)
-    names = _named(sheet, source)
-    records = sheet.iloc[1:].dropna(how="all")
+    sheet, layout = _laid_out(source, reading)
+    records = sheet.iloc[reading.skip + 1 :].dropna(how="all")
     lines = [int(row) + 1 for row in records.index]
-    records = records.set_axis(names, axis=1).reset_index(drop=True)
-    return pd.concat([records.iloc[:, j].infer_objects() for j in range(len(names))], axis=1), lines
+    records = records.iloc[:, layout.positions].set_axis(layout.names, axis=1)
+    records = records.reset_index(drop=True)
+    columns = [records.iloc[:, j].infer_objects() for j in range(len(layout.names))]
+    return pd.concat(columns, axis=1), lines
 
 
-def _sheet(source: Source) -> pd.DataFrame:
-    """Cells of the first sheet; it is read once, which takes long."""
-    with _errors(source):
-        return source.once("sheet", lambda: pd.read_excel(
-            source.rewound(), header=None, dtype=object, keep_default_na=False, na_values=[""],
-            engine="openpyxl",
-        ))  # fmt: skip
+def _laid_out(source: Source, reading: Reading) -> tuple[pd.DataFrame, Layout]:
+    """Cells of a sheet, and its columns; it is read once, which takes long."""
+
+    def read():
+        sheet = _sheet(source, reading.sheet)
+        filled = sheet.iloc[reading.skip :]
+        if filled.isna().all(axis=None):
+            raise MicrodataError("the sheet is empty; expected a header and records", file=source)
+        # All rows are looked at: what belongs to no column must be empty in all of them.
+        texts = filled.astype(object).where(filled.notna(), "").map(str).to_numpy()
+        rows = [Row(reading.skip + 1 + k, cells) for k, cells in enumerate(texts)]
+        layout = find_layout([row for k, row in enumerate(rows) if any(row.cells) or not k], source)
+        for remark in layout.remarks:
+            _LOG.warning("%s: %s", source, remark)
+        return sheet, layout
+
+    return source.once(("sheet", reading.skip, reading.sheet), read)
 
 
-def _named(sheet: pd.DataFrame, source: Source) -> list[str]:
-    """Names in the first row, "" where it is empty."""
-    names = [] if sheet.empty else ["" if pd.isna(name) else str(name) for name in sheet.iloc[0]]
-    if not any(names):
-        raise MicrodataError("the first sheet is empty; expected a header and records", file=source)
-    return names
+def _sheet(source: Source, asked: str | None) -> pd.DataFrame:
+    """Cells of the sheet of this name or number, or of the first."""
+    with _errors(source), pd.ExcelFile(source.rewound(), engine="openpyxl") as book:
+        names = list(map(str, book.sheet_names))
+        if asked is None and len(names) > 1:
+            _LOG.warning(
+                "%s: read the first of %d sheets, %r (--sheet)", source, len(names), names[0]
+            )
+        chosen = names[0] if asked is None else asked
+        if chosen not in names and chosen.isdecimal() and 1 <= int(chosen) <= len(names):
+            chosen = names[int(chosen) - 1]
+        if chosen not in names:
+            raise MicrodataError(
+                f"has no sheet {quoted(chosen)}; the sheets are {listing(names)}", file=source
+            )
+        return pd.read_excel(
+            book, sheet_name=chosen, header=None, dtype=object, keep_default_na=False,
+            na_values=[""],
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -81,6 +109,8 @@ def _errors(source: Source) -> Iterator[None]:
             # Of styles and the like that openpyxl does not keep.
             warnings.simplefilter("ignore", UserWarning)
             yield
+    except MicrodataError:
+        raise
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=source) from None
     except Exception as error:

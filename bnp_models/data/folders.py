@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bnp_models.data.bins import level_counts
 from bnp_models.data.coding import ColumnCoder, not_plain
 from bnp_models.data.contingency import ContingencyTable, Tabulator, too_few
 from bnp_models.data.microdata import Records
@@ -17,6 +18,7 @@ from bnp_models.data.reading import (
     parquet_errors,
     read_microdata,
     stands_for_missing,
+    tell_of_unused,
 )
 from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
 from bnp_models.data.source import opened
@@ -71,6 +73,12 @@ def read_contingency_table(
     >>> counted.digest == table.tabulated.digest
     True
     """
+    if reading.normalise or reading.decimal or reading.thousands:
+        raise MicrodataError(
+            "is counted in parts, of which none tells how the labels of the whole are written; "
+            "write them alike in the files, and leave --normalise, --decimal and --thousands out",
+            file=path,
+        )
     with opened(path) as source:
         declared, chosen = choose_columns(
             source, levels, lambda names: choose_variables(variables, names), reading
@@ -112,6 +120,10 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
     usable = int(table.counts[(table.codes >= 0).any(axis=1)].sum())
     if usable < 2:
         raise too_few(usable)
+    for name, coder, labels in zip(variables, coders, levels, strict=True):
+        if coder.categorical and name not in declared:
+            unused = np.flatnonzero(level_counts(table, name) == 0)
+            tell_of_unused(source, name, [labels[code] for code in unused])
     return table
 
 

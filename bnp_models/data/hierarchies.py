@@ -1,6 +1,7 @@
 """Hierarchies of the levels of a variable: tables of levels, their groups, and larger groups."""
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -9,10 +10,9 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.reading import columns_of_file
 from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of
 from bnp_models.data.source import opened
-from bnp_models.data.text_files import AS_FOUND, text_rows
+from bnp_models.data.text_files import AS_FOUND, layout_of, text_rows
 
 Partition: TypeAlias = tuple[int, ...]
 """Group of each of some things, numbered from 0 on."""
@@ -68,11 +68,13 @@ class Hierarchy:
             return cls(_texts(list(map(str, given.columns)), given.to_numpy(dtype=object).tolist()))
         lines, rows = [], []
         with opened(given) as source:
-            header = columns_of_file(source)
-            for line, cells in text_rows(source, AS_FOUND):
-                if line > 1 and cells:
+            layout = layout_of(source, AS_FOUND)
+            header = layout.names
+            for line, cells in itertools.islice(text_rows(source, AS_FOUND), 1, None):
+                if cells:
                     lines.append(line)
-                    rows.append(cells)
+                    known = len(cells) in layout.widths
+                    rows.append([cells[j] for j in layout.positions] if known else cells)
         try:
             if header[0] != "level":
                 raise MicrodataError(

@@ -1,5 +1,6 @@
 """Coded households: members within households, grouped by household size."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,11 @@ from bnp_models.data.schema import (
     unknown_variable,
 )
 from bnp_models.data.text_files import AS_FOUND, Reading
+
+# Persons in a row of one household, on average, from which on a file is not shuffled.
+_TOGETHER = 1.5
+
+_LOG = logging.getLogger(__name__)
 
 
 class SizeBlock(NamedTuple):
@@ -422,7 +428,7 @@ class Households:
         return column
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         schema, size = self.schema, self.sizes
         what = f"{counted(self.n, 'household')} of {counted(self.num_persons, 'person')}"
         household = levels_by_variable(schema.household_variables, schema.household_levels)
@@ -457,7 +463,7 @@ def read_households(
     household, household_variables, variables, head
         As in :meth:`Households.from_frame`.
     levels : path, mapping, frame or Schema, optional
-        Declared levels, or the file that :func:`read_levels` reads.
+        Declared levels, or the file that :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
         As for :func:`read_microdata`.
 
@@ -473,16 +479,39 @@ def read_households(
     >>> len(read)
     20
     """
+
+    def code(frame, declared):
+        columns = tuple(frame.columns)
+        found = Households.from_frame(
+            frame, household, household_variables, columns, declared, head
+        )
+        _tell_of_numbers(path, found)
+        return found
+
     return read_coded(
         path,
         levels,
         lambda names: _chosen(variables, household, household_variables, names),
-        lambda frame, declared: Households.from_frame(
-            frame, household, household_variables, tuple(frame.columns), declared, head
-        ),
+        code,
         reading,
         (household, *household_variables, *(variables or ())),
+        (household,),
     )
+
+
+def _tell_of_numbers(path: str | PathLike, found: Households) -> None:
+    """Say that the rows of households are in several places, of a file that is not shuffled."""
+    of_household = np.empty(found.num_persons, np.int64)
+    of_household[found.rows] = np.repeat(np.arange(found.n), found.sizes)
+    places = _places(of_household)
+    several = int((places > 1).sum())
+    if 2 * several > found.n and _lie_together(places, found.num_persons):
+        _LOG.warning(
+            "%s: the rows of %d of %d households (%d to %d persons) are in several places of the "
+            "file; if households are numbered anew in each region or cluster, make one column of "
+            "its name and the number",
+            path, several, found.n, found.sizes.min(), found.sizes.max(),
+        )  # fmt: skip
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -580,8 +609,9 @@ def _require_constant(
 
     raise MicrodataError(
         f"value {shown(column[row])} but {shown(column[before])} in row {before} of the same "
-        f"household, {quoted(plain_label(ids[of_household[row]]))}; make them the same, or leave "
-        "it out of the household variables",
+        f"household, {quoted(plain_label(ids[of_household[row]]))}"
+        f"{_in_places(of_household, of_household[row])}; make them the same, or leave it out of "
+        "the household variables",
         row=row,
         column=variable,
     )
@@ -599,10 +629,32 @@ def _require_one_head(
     count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
     raise MicrodataError(
         f"household {quoted(plain_label(ids[i]))} has {count} with the value {quoted(head[1])} "
-        f"({wrong.size} of {len(ids)} households have not exactly one); correct or drop such "
-        "households, or leave out the head",
+        f"({wrong.size} of {len(ids)} households have not exactly one"
+        f"{_in_places(of_household, i)}); correct or drop such households, or leave out the head",
         row=int(np.argmax(of_household == i)),
         column=head[0],
+    )
+
+
+def _places(of_household: np.ndarray) -> np.ndarray:
+    """Return in how many places of the file each household's rows are: (n,)."""
+    begins = np.append(True, np.diff(of_household) != 0)
+    return np.bincount(of_household[begins])
+
+
+def _lie_together(places: np.ndarray, num_persons: int) -> bool:
+    """Whether persons of a household follow each other, in these places, as in no shuffled file."""
+    return bool(num_persons >= _TOGETHER * places.sum())
+
+
+def _in_places(of_household: np.ndarray, household: int) -> str:
+    """Return words on a household whose rows are in several places, "" of another."""
+    places = _places(of_household)
+    if places[household] == 1 or not _lie_together(places, of_household.size):
+        return ""
+    return (
+        f"; the rows of this one are in {places[household]} places of the file: if households are "
+        "numbered anew in each region or cluster, make one column of its name and the number"
     )
 
 

@@ -1,5 +1,6 @@
-"""Columns that tell who a record is, or hold exact values of single records."""
+"""Columns that tell who a record is, or whose, or hold exact values of single records."""
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -7,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.bins import level_counts
-from bnp_models.data.label_numbers import plain_number
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.notation import looks_like_number
 from bnp_models.data.schema import plain_label, text_of
 
 SMALLEST_SHOWN = 5
@@ -22,8 +23,23 @@ LEAST_VALUES, MOST_NUMBERS = 20, 200
 """Values below which no column identifies, and numbers above which one does."""
 
 
+LARGEST_GROUP, IN_A_ROW = 6.0, 100.0
+"""Mean records per value up to which text is taken for identifiers of small groups, such as
+households; and up to which any values are that records in a row share, or whose column has a name
+such as hid or interviewer."""
+
+# Records of a group, of which nearly all are in such a group: the members of a household.
+_MEMBERS, _NEARLY_ALL = 20, 0.9
+
+_NAMES_OF_GROUPS = re.compile(
+    r"(household|hh|family|dwelling|cluster|psu|ssu|ea|interviewer|enumerator|segment)"
+    r"([ _.-]*(id|no|nr|num|number|code))?|h?h?id",
+    re.I,
+)
+
+
 class Identifying(NamedTuple):
-    """A column that identifies records, or nearly so.
+    """A column that identifies records or small groups of them, or nearly so.
 
     Examples
     --------
@@ -38,10 +54,19 @@ class Identifying(NamedTuple):
     """Distinct values."""
     alone: float
     """Share of the records whose value no other record has."""
+    group: float | None = None
+    """Records per value, where it is groups that the values identify; None otherwise."""
+    numbers: bool = False
+    """Whether most values are numbers."""
 
     @property
     def why(self) -> str:
         """What is wrong with the column."""
+        if self.group is not None:
+            return (
+                f"has {self.values:,} values, each of which {self.group:.1f} records have on "
+                "average, as if it told households, clusters or interviewers apart"
+            )
         return (
             f"has {self.values:,} values, and {100 * self.alone:.0f}% of the records have one that "
             "no other record has"
@@ -49,7 +74,7 @@ class Identifying(NamedTuple):
 
 
 def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Identifying]:
-    """Find the variables that identify records, or are numbers with very many values.
+    """Find the variables that identify records or groups, or are numbers with very many values.
 
     Parameters
     ----------
@@ -61,9 +86,15 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     Returns
     -------
     found
-        Variables with at least `LEAST_VALUES` values, of which either a share of at least
-        `LARGEST_SHARE` of the records (`OF_NUMBERS` if most values are numbers) has a value that
-        no other record has, or more than `MOST_NUMBERS` values are numbers.
+        Variables with at least `LEAST_VALUES` values, of which
+
+        - a share of at least `LARGEST_SHARE` of the records (`OF_NUMBERS` if most values are
+          numbers) has a value that no other record has;
+        - or more than `MOST_NUMBERS` values are numbers;
+        - or the values are text, `LARGEST_GROUP` records or fewer have each on average, and nearly
+          all records share theirs with fewer than 20 others;
+        - or `IN_A_ROW` records or fewer have each value on average, and the records of each value
+          are in a row, or the column is called hid, cluster, interviewer or the like.
 
     Examples
     --------
@@ -76,13 +107,39 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
             continue
         counts = level_counts(table, name)
         values, known = int((counts > 0).sum()), counts.sum()
-        alone = float((counts == 1).sum() / known) if known else 0.0
+        if values < LEAST_VALUES:
+            continue
+        alone = float((counts == 1).sum() / known)
         seen = (label for label, count in zip(labels, counts, strict=True) if count)
-        numbers = sum(plain_number(label) is not None for label in seen)
-        most = OF_NUMBERS if 2 * numbers > values else LARGEST_SHARE
-        if values >= LEAST_VALUES and (alone >= most or numbers > MOST_NUMBERS):
-            found.append(Identifying(name, values, alone))
+        numbers = sum(looks_like_number(label) for label in seen)
+        are_numbers = 2 * numbers > values
+        if alone >= (OF_NUMBERS if are_numbers else LARGEST_SHARE):
+            found.append(Identifying(name, values, alone, None, are_numbers))
+        elif _are_groups(table, name, counts, are_numbers):
+            found.append(Identifying(name, values, alone, float(known / values), are_numbers))
+        elif numbers > MOST_NUMBERS:
+            found.append(Identifying(name, values, alone, None, are_numbers))
     return found
+
+
+def _are_groups(table: Records, name: str, counts: np.ndarray, are_numbers: bool) -> bool:
+    """Whether values tell small groups of records apart."""
+    known, mean = counts.sum(), counts.sum() / (counts > 0).sum()
+    if mean > IN_A_ROW:
+        return False
+    in_small = counts[counts <= _MEMBERS].sum() / known
+    if not are_numbers and mean <= LARGEST_GROUP and in_small >= _NEARLY_ALL:
+        return True
+    return _NAMES_OF_GROUPS.fullmatch(name.strip()) is not None or _are_in_rows(table, name, counts)
+
+
+def _are_in_rows(table: Records, name: str, counts: np.ndarray) -> bool:
+    """Whether the records of each value follow each other."""
+    if not isinstance(table, Microdata):
+        return False
+    codes = table.codes[:, table.schema.variables.index(name)]
+    codes = codes[codes >= 0]
+    return int((np.diff(codes) != 0).sum()) + 1 == int((counts > 0).sum())
 
 
 def values_of_one(table: Records) -> dict[str, frozenset[str]]:

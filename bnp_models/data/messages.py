@@ -1,5 +1,8 @@
 """Values and lists in the words of messages."""
 
+import csv
+import io
+import shlex
 from collections.abc import Iterable, Sequence
 
 
@@ -19,6 +22,18 @@ def listed(items: Iterable[str], word: str = "and") -> str:
     """Return items as an enumeration, the last one after the word."""
     items = list(items)
     return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+def as_cells(names: Iterable[str]) -> str:
+    """Return names as a line of a CSV file has them, which is how options take them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
+
+
+def as_option(names: Iterable[str]) -> str:
+    """Return names as an option A,B,.. takes them, quoted for a shell where they need it."""
+    return shlex.quote(as_cells(names))
 
 
 def reason(error: Exception) -> str:

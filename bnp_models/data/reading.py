@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import itertools
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -11,8 +13,9 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from bnp_models.data import excel
-from bnp_models.data.messages import quoted, reason
+from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.respelling import respelled
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -33,7 +36,16 @@ from bnp_models.data.stata_spss import (
     read_labelled,
     read_labelling,
 )
-from bnp_models.data.text_files import AS_FOUND, SEPARATORS, Reading, text_rows, written_as
+from bnp_models.data.text_files import (
+    AS_FOUND,
+    SEPARATORS,
+    Reading,
+    layout_of,
+    text_rows,
+    written_as,
+)
+
+_LOG = logging.getLogger(__name__)
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -56,17 +68,19 @@ def read_microdata(
         text files, CSV and the like, compressed (gzip, bzip2, xz, or a zip file of one alone) or
         not, are read as text (``01`` is not ``1``, ``NA`` is a label) and only empty cells are
         missing; "-" is a text file on standard input. Of a workbook (.xlsx, needs
-        openpyxl) the first sheet is read. Stata (.dta) and SPSS files (.sav, .zsav) need
-        pyreadstat: values with a label are read as the label, in the order of the values, and
-        user-missing and extended missing values are missing.
+        openpyxl) the first sheet is read, or that of `reading`. Stata (.dta) and SPSS files (.sav,
+        .zsav) need pyreadstat: values with a label are read as the label, in the order of the
+        values, and user-missing and extended missing values are missing.
     variables : sequence of str, optional
-        The columns to keep; all by default. A column that :func:`write_frame` had to rename for
-        Stata or SPSS may be called what it was before.
+        The columns to keep; all by default. A column that :func:`~bnp_models.io.write_frame` had
+        to rename for Stata or SPSS may be called what it was before.
     levels : path, mapping, frame or Schema, optional
-        Declared levels as in :meth:`Microdata.from_frame`, or the file that :func:`read_levels`
-        reads.
+        Declared levels as in :meth:`Microdata.from_frame`, or the file that
+        :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
-        What is between the cells, the encoding, and labels that stand for missing values.
+        What is between the cells, the encoding, labels that stand for missing values, where the
+        header is, and how numbers are written. A first column that numbers the rows and has no name
+        is left out, and so are columns without name and values.
 
     Raises
     ------
@@ -96,6 +110,7 @@ def read_coded(
     code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
     reading: Reading = AS_FOUND,
     wanted: Sequence[str] = (),
+    identifiers: Sequence[str] = (),
 ) -> Coded:
     """Read the columns that `choose` picks of a file's names, coded by `code`.
 
@@ -109,6 +124,8 @@ def read_coded(
         Takes the frame of the chosen columns and the levels declared of them, returns coded data.
     wanted : sequence of str
         Names that `choose` will ask for, as for :func:`columns_of_file`.
+    identifiers : sequence of str
+        Columns whose labels stay as they are in the file.
 
     Raises
     ------
@@ -118,10 +135,36 @@ def read_coded(
     with opened(path) as source:
         declared, chosen = choose_columns(source, levels, choose, reading, wanted)
         frame, lines = read_frame(source, chosen, reading)
+        for name in chosen:
+            if name not in declared and isinstance(frame[name].dtype, pd.CategoricalDtype):
+                kept = frame[name].cat.remove_unused_categories().cat.categories
+                tell_of_unused(
+                    source, name, frame[name].cat.categories.difference(kept, sort=False)
+                )
+        try:
+            kept = frame[[name for name in chosen if name in identifiers]]
+            frame, declared = respelled(frame.drop(columns=kept), declared, source, reading)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
+    for name in frame if reading.missing else ():
+        # Those that are spelt as others now.
+        frame[name] = _without_missing(frame[name], reading)
+    if not kept.empty:
+        frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
     try:
         return code(frame, declared)
     except MicrodataError as error:
         raise error.in_file(source, lines) from None
+
+
+def tell_of_unused(source: Source, variable: str, unused: Sequence[Label]) -> None:
+    """Say that a column has categories that no record has, if there are any."""
+    if len(unused):
+        _LOG.warning(
+            "%s: column %r has %d categories that no record has (%s), and they are levels of it, "
+            "which they would not be in a text file; --levels says which levels there are",
+            source, variable, len(unused), listing(list(unused)),
+        )  # fmt: skip
 
 
 def choose_columns(
@@ -241,7 +284,7 @@ def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame,
     if is_labelled(source):
         return _labelled(lambda: read_labelled(source, chosen), source), None
     if excel.is_excel(source):
-        frame, rows = excel.read_sheet(source)
+        frame, rows = excel.read_sheet(source, reading)
         return frame.loc[:, list(chosen)], rows
     return _read_text(source, names, chosen, reading)
 
@@ -258,18 +301,25 @@ def _read_text(
     source: Source, names: Sequence[str], chosen: Sequence[str], reading: Reading
 ) -> tuple[pd.DataFrame, list[int]]:
     """Read chosen columns of a text file with these names; return frame and lines."""
-    positions = [names.index(name) for name in chosen]
+    layout = layout_of(source, reading)
+    positions = [layout.positions[names.index(name)] for name in chosen]
     values: list[list[str]] = [[] for _ in chosen]
     # One object for each distinct value of a column: a tenth of the memory on large files.
     pools: list[dict[str, str]] = [{} for _ in chosen]
     lines: list[int] = []
-    for line, cells in text_rows(source, reading):
-        if line == 1:
-            continue
-        if not cells and len(names) > 1:
+    for line, cells in itertools.islice(text_rows(source, reading), 1, None):
+        if not cells and max(layout.widths) > 1:
             continue
         cells = cells or [""]
-        if len(cells) != len(names):
+        if stray := [j for j in layout.empty if j < len(cells) and cells[j]]:
+            raise MicrodataError(
+                f"value {quoted(cells[stray[0]])} in column {stray[0]} (0-based), which has no "
+                "name; name the column, or remove the value",
+                file=source,
+                row=len(lines),
+                line=line,
+            )
+        if len(cells) not in layout.widths:
             sep, _ = written_as(source, reading)
             raise MicrodataError(
                 f"{len(cells)} cells but the header has {len(names)}; add or remove cells, or "
@@ -293,6 +343,7 @@ def columns_of_file(
     if that is `wanted`, and the name in the file otherwise.
     """
     with opened(path) as source:
+        _check_reading(source, reading)
         if is_parquet(source):
             with parquet_errors(source):
                 schema = parquet_dataset(source).schema
@@ -301,14 +352,16 @@ def columns_of_file(
         if is_labelled(source):
             return _labelled(lambda: column_names(source, wanted), source)
         if excel.is_excel(source):
-            return excel.column_names(source)
-        header = next(text_rows(source, reading), None)
-    if header is None:
-        raise MicrodataError("the file is empty; expected a header and records", file=source)
-    _, cells = header
-    if not cells:
-        raise MicrodataError("the first line is empty; expected a header", file=source, line=1)
-    return cells
+            return excel.column_names(source, reading)
+        return layout_of(source, reading).names
+
+
+def _check_reading(source: Source, reading: Reading) -> None:
+    """Refuse what is said of a sheet, or of lines, where the file has none."""
+    if reading.sheet is not None and not excel.is_excel(source):
+        raise MicrodataError("is no workbook with sheets; leave --sheet out", file=source)
+    if reading.skip and (is_parquet(source) or is_labelled(source)):
+        raise MicrodataError("has no lines above a header; leave --skip out", file=source)
 
 
 def _levels_of_labels(source: Source, names: Sequence[str] | None) -> dict[str, tuple[Label, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
-from bnp_models.data.messages import listing, quoted
+from bnp_models.data.messages import as_option, listed, listing, quoted
 
 Label: TypeAlias = Hashable
 """A value of a variable."""
@@ -119,13 +119,9 @@ class Schema:
             )
         if (repeated := first_repeated(self.variables)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+        if empty := [v for v, of in zip(self.variables, self.levels, strict=True) if not of]:
+            raise _no_level(empty)
         for variable, labels in zip(self.variables, self.levels, strict=True):
-            if not labels:
-                raise MicrodataError(
-                    "the variable has no level (every value is missing); declare its levels or "
-                    "leave it out",
-                    column=variable,
-                )
             if (repeated := first_repeated([text_of(label) for label in labels])) is not None:
                 raise MicrodataError(
                     f"level {quoted(repeated)} is declared twice; keep one", column=variable
@@ -159,11 +155,26 @@ class Schema:
         return texts.index(text)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         title = (
             f"Schema: {counted(len(self.variables), 'variable')}, {counted(self.num_cells, 'cell')}"
         )
         return Shown(title, levels_by_variable(self.variables, self.levels))
+
+
+def _no_level(variables: Sequence[str]) -> MicrodataError:
+    """Return the error for variables of which every value is missing."""
+    remedy = f"(--drop {as_option(variables)})"
+    if len(variables) == 1:
+        return MicrodataError(
+            "the variable has no level (every value is missing); declare its levels or leave it "
+            f"out {remedy}",
+            column=variables[0],
+        )
+    return MicrodataError(
+        f"the variables {listed(map(repr, variables))} have no level (every value is missing); "
+        f"declare their levels or leave them out {remedy}"
+    )
 
 
 def plain_label(value: Label) -> Label:
@@ -192,8 +203,11 @@ def first_repeated(values: Iterable[_Item]) -> _Item | None:
 
 def unknown_variable(variable: str, known: Sequence[str], kind: str = "column") -> MicrodataError:
     """Return the error for a name that is none of the known ones, of columns or another kind."""
+    # A part of a name with a comma, where names in a list have commas between them.
+    whole = [name for name in known if "," in name and variable in map(str.strip, name.split(","))]
+    quotes = f"; in a list of names, write {as_option(whole[:1])}" if whole else ""
     return MicrodataError(
-        f"unknown {kind}; the {kind}s are {listing(known) or 'none'}", column=variable
+        f"unknown {kind}; the {kind}s are {listing(known) or 'none'}{quotes}", column=variable
     )
 
 
@@ -229,8 +243,8 @@ def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> t
         if not variable:
             # None, in SPSS files that are damaged.
             raise MicrodataError(
-                f"column {names.index(variable)} (0-based) has no name; name it or choose the "
-                "variables"
+                f"column {names.index(variable)} (0-based) has no name; name it, or choose "
+                "variables without it (--variables)"
             )
     if not chosen:
         raise MicrodataError("no variable is chosen; name at least one")

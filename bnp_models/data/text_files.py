@@ -6,18 +6,30 @@ import csv
 import io
 import itertools
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TextIO
 
+from bnp_models.data.layout import ROWS, Layout, Row, differ, find_layout
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.notation import Notation, check_marks
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# The usual ones, and those that are looked for where none of these makes two columns.
+_USUAL = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_RARE = {" ": "spaces", ":": "colons", "^": "carets", "~": "tildes", "\x01": "control characters"}
 
-# Bytes that are looked at for the kind of a file, and rows for what is between its cells.
-_HEAD, _ROWS = 2**16, 100
+SEPARATORS = _USUAL | _RARE
+"""What may be between cells, in words."""
+
+# Bytes that are looked at for the kind of a file.
+_HEAD = 2**16
+
+# A first line that says to Excel what is between cells.
+_DECLARED = re.compile(r'"?sep=(\\t|.)"?[\s,;]*', re.I)
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,18 +41,37 @@ class Reading:
     Parameters
     ----------
     sep : str, optional
-        Separator between the cells of a text file: one character. By default the one of comma,
-        semicolon, tab and bar that divides the first rows into equally many cells.
+        Separator between the cells of a text file: one character. By default what a first line
+        such as ``sep=;`` says, or the one of comma, semicolon, tab and bar that divides the first
+        rows into equally many cells; where none makes two columns, also space, colon, caret and
+        tilde.
     encoding : str, optional
         Encoding of a text file, as Python names it. By default UTF-8 or UTF-16, or, where it is
         neither, cp1252, the usual one of Western Windows.
     missing : sequence of str, optional
         Labels that stand for a missing value, such as "NA" and "-9", besides empty cells.
+    skip : int
+        Lines of a text file, or rows of a sheet, above the header.
+    sheet : str, optional
+        Name of the sheet of a workbook, or its number, counted from 1; the first by default.
+    decimal, thousands : str, optional
+        Mark before the decimals of numbers (a point or a comma) and mark between thousands (comma,
+        point, space or apostrophe), of all columns of text that are numbers. By default they are
+        told from each column that is named in `numbers`.
+    numbers : sequence of str, optional
+        Columns whose values are needed as numbers, such as those of bins.
+    notations : mapping of str to Notation, optional
+        How numbers of columns are written where a file does not tell, such as those of the
+        original of a synthetic file.
+    normalise : bool
+        Whether labels of a column that are one value in several spellings (`spelling_key`) become
+        one label.
 
     Raises
     ------
     MicrodataError
-        If `sep` is not one character, or the encoding is unknown.
+        If `sep` is not one character, the encoding is unknown, `skip` is negative, or there is no
+        such mark in numbers.
 
     Examples
     --------
@@ -52,9 +83,20 @@ class Reading:
     sep: str | None = None
     encoding: str | None = None
     missing: tuple[str, ...] = ()
+    skip: int = 0
+    sheet: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    numbers: tuple[str, ...] = ()
+    notations: Mapping[str, Notation] = field(default_factory=dict, hash=False)
+    normalise: bool = False
 
     def __post_init__(self):
+        if self.skip < 0:
+            raise MicrodataError(f"skip is {self.skip}; give a number of lines, 0 or more")
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
+        object.__setattr__(self, "numbers", tuple(map(str, self.numbers)))
+        check_marks(self.decimal, self.thousands)
         if self.sep == "\\t":
             object.__setattr__(self, "sep", "\t")
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):
@@ -85,21 +127,45 @@ def text_rows(source: Source, how: Reading) -> Iterator[tuple[int, list[str]]]:
         If the file cannot be read; it names the file and the line.
     """
     sep, encoding = written_as(source, how)
+    above = _lines_above(source, how, encoding)
     if how.sep is not None:
-        _check_separator(source, sep, encoding)
-    line = 1
+        _check_separator(source, sep, encoding, above)
+    line = above + 1
     try:
-        with _text(source, encoding) as file:
+        with _text(source, encoding, above) as file:
             reader = csv.reader(file, strict=True, delimiter=sep)
             for cells in reader:
                 yield line, cells
-                line = reader.line_num + 1
+                line = above + reader.line_num + 1
     except UnicodeError:
         raise MicrodataError(
             f"is not {encoding} text; name its encoding (--encoding)", file=source
         ) from None
     except csv.Error as error:
-        raise MicrodataError(f"is not valid CSV ({error})", file=source, line=line) from None
+        raise MicrodataError(
+            f'is not valid CSV ({error}); a quote within quotes is written "", not \\"',
+            file=source,
+            line=line,
+        ) from None
+
+
+def layout_of(source: Source, how: Reading) -> Layout:
+    """Return the columns of a text file; what is left out of it is logged, once for each source.
+
+    Raises
+    ------
+    MicrodataError
+        As `text_rows` and `find_layout`.
+    """
+
+    def found():
+        rows = itertools.starmap(Row, itertools.islice(text_rows(source, how), ROWS))
+        layout = find_layout([row for k, row in enumerate(rows) if row.cells or not k], source)
+        for remark in layout.remarks:
+            _LOG.warning("%s: %s", source, remark)
+        return layout
+
+    return source.once(("layout", how), found)
 
 
 def written_as(source: Source, how: Reading) -> tuple[str, str]:
@@ -112,31 +178,51 @@ def written_as(source: Source, how: Reading) -> tuple[str, str]:
     MicrodataError
         If the file cannot be read, or is no text in an encoding that can be told.
     """
-    return source.once((how.sep, how.encoding), lambda: _found(source, how.sep, how.encoding))
+    return source.once((how.sep, how.encoding, how.skip), lambda: _found(source, how))
 
 
-def _found(source: Source, sep: str | None, encoding: str | None) -> tuple[str, str]:
+def _found(source: Source, how: Reading) -> tuple[str, str]:
     """Separator and encoding of a file, as given or as found."""
-    found = []
+    found, sep, encoding = [], how.sep, how.encoding
     if encoding is None:
         encoding = _encoding_of(source)
         if encoding != "utf-8-sig":
             found.append(f"as {encoding} text")
     if sep is None:
-        sep = _separator_of(source, encoding)
+        sep = _declared(source, encoding)
+        if sep is None:
+            sep = _separator_of(source, encoding, how.skip)
         if sep != ",":
-            found.append(f"with {SEPARATORS[sep]} between cells")
+            found.append(f"with {SEPARATORS.get(sep, quoted(sep))} between cells")
     if found:
-        _LOG.warning("%s: read %s", source, listed(found))
+        other = "; --sep names another character" if sep in _RARE and how.sep is None else ""
+        _LOG.warning("%s: read %s%s", source, listed(found), other)
     return sep, encoding
 
 
+def _declared(source: Source, encoding: str) -> str | None:
+    """What a first line such as sep=; says is between cells, None where there is no such line."""
+    try:
+        with _text(source, encoding) as file:
+            said = _DECLARED.fullmatch(file.readline(_HEAD).rstrip("\r\n"))
+    except UnicodeError:
+        return None
+    return said and said[1].replace("\\t", "\t")
+
+
+def _lines_above(source: Source, how: Reading, encoding: str) -> int:
+    """Lines above the header: those that are to be skipped, or the one that names a separator."""
+    return how.skip or int(_declared(source, encoding) is not None)
+
+
 @contextlib.contextmanager
-def _text(source: Source, encoding: str) -> Iterator[TextIO]:
-    """Yield a text file from its beginning, decompressed."""
+def _text(source: Source, encoding: str, skip: int = 0) -> Iterator[TextIO]:
+    """Yield a text file from its beginning, or after some lines, decompressed."""
     with source.decompressed() as stream:
         file = io.TextIOWrapper(stream, encoding=encoding, newline="")
         try:
+            for _ in range(skip):
+                file.readline()
             yield file
         finally:
             # Or it would close the source's own.
@@ -173,35 +259,55 @@ def _encoding_of(source: Source) -> str:
     )
 
 
-def _separator_of(source: Source, encoding: str) -> str:
-    """The separator that cuts the first rows into as many cells each, the most of them."""
-    best, most = ",", (False, 1)
-    for sep in SEPARATORS:
-        widths = _widths(source, sep, encoding)
-        if widths and (score := (len(set(widths)) == 1 and widths[0] > 1, widths[0])) > most:
+def _separator_of(source: Source, encoding: str, skip: int) -> str:
+    """The separator that cuts the first rows, or most of them, into as many cells each."""
+    best, most = ",", (False, 0, 1)
+    for sep in _USUAL:
+        if (score := _score(_widths(source, sep, encoding, skip))) > most:
             best, most = sep, score
+    if most[2] > 1:
+        return best
+    for sep in _RARE:
+        header, *body = _first_rows(source, sep, encoding, skip) or [Row(1, [])]
+        width, widths = len(header.cells), {len(row.cells) for row in body}
+        # Rows of R have their name before the cells.
+        if width > 1 and (widths == {width} or widths == {width + 1} and differ(body, 0)):
+            return sep
     return best
 
 
-def _widths(source: Source, sep: str, encoding: str) -> list[int]:
+def _score(widths: list[int]) -> tuple[bool, int, int]:
+    """Whether rows have as many cells each, how many do, and that number of cells."""
+    if not widths:
+        return False, 0, 0
+    width, rows = Counter(widths).most_common(1)[0]
+    return len(set(widths)) == 1 and width > 1, rows if width > 1 else 0, width
+
+
+def _widths(source: Source, sep: str, encoding: str, skip: int) -> list[int]:
     """Numbers of cells of the first rows, none where they cannot be read."""
+    return [len(row.cells) for row in _first_rows(source, sep, encoding, skip)]
+
+
+def _first_rows(source: Source, sep: str, encoding: str, skip: int) -> list[Row]:
+    """The first rows that are not empty, none where they cannot be read."""
     try:
-        with _text(source, encoding) as file:
+        with _text(source, encoding, skip) as file:
             rows = csv.reader(file, strict=True, delimiter=sep)
-            return [len(cells) for cells in itertools.islice(rows, _ROWS) if cells]
+            return [Row(k, cells) for k, cells in enumerate(itertools.islice(rows, ROWS)) if cells]
     except (UnicodeError, csv.Error):
         return []
 
 
-def _check_separator(source: Source, sep: str, encoding: str) -> None:
-    """Refuse a separator that leaves one column where another one cuts all rows alike."""
-    if _widths(source, sep, encoding)[:1] != [1]:
+def _check_separator(source: Source, sep: str, encoding: str, skip: int) -> None:
+    """Refuse a separator that leaves one column where a usual one cuts all rows alike."""
+    if _widths(source, sep, encoding, skip)[:1] != [1]:
         return
-    other = _separator_of(source, encoding)
-    widths = set(_widths(source, other, encoding))
-    if other != sep and len(widths) == 1 and widths != {1}:
+    other = _separator_of(source, encoding, skip)
+    widths = set(_widths(source, other, encoding, skip))
+    if other != sep and other in _USUAL and len(widths) == 1 and widths != {1}:
         raise MicrodataError(
-            f"the file has one column if {SEPARATORS.get(sep, quoted(sep))} separates cells, and "
-            f"{widths.pop()} columns if {SEPARATORS[other]} does; leave --sep out, or correct it",
+            f"the file has one column with {SEPARATORS.get(sep, quoted(sep))} between cells, and "
+            f"{widths.pop()} columns with {SEPARATORS[other]}; leave --sep out, or correct it",
             file=source,
         )  # fmt: skip

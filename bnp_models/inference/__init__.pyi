@@ -1,4 +1,3 @@
-from .checkpoint import CheckpointError as CheckpointError
 from .convergence import monitored as monitored
 from .diagnosis import target_reached as target_reached
 from .memory import NotEnoughMemory as NotEnoughMemory

@@ -1,17 +1,18 @@
-"""The sampling driver: any model's chains, compiled inside, a Python loop outside.
+"""The sampling driver: a Python loop that calls compiled sweeps of any model's chains.
 
 A model has the methods of `bnp_models.models.model.Model`. The driver runs several chains with
 vmap, divides the work among the available devices, enlarges arrays when components need more room,
 keeps draws in the memory of the host, writes checkpoints, and resumes runs exactly. The key of
-chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on where the run
-was cut into chunks nor on the devices, where chains lie whole on them: a run that is extended has
-the draws of a longer one, and a run until a target is a loop of extensions. Where the records of a
-chain are in parts, floats are rounded otherwise.
+chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the length of
+the chunks nor, if each chain is on one device, on the number of devices. Therefore a run that is
+extended has the draws of a longer run, and a run until a target is a loop of extensions. If the
+records of a chain are divided among devices, floats are rounded differently.
 """
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -112,9 +113,8 @@ def sample(
         `bnp_models.Converged(max_rhat=1.01)`. It may depend on nothing but the draws, so that a
         resumed run stops at the same draw as an uninterrupted one. Default: no target.
     max_minutes
-        Chains with a target stop at the next draw after so many minutes of compilation, warm-up and
-        draws (``run.seconds``; minutes before a resume count). The time of the function `until`
-        does not count. Default: 60.
+        Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
+        draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
     keep
         Names of the quantities that are kept of each draw: from the model's ``scalars`` and
         ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
@@ -160,8 +160,8 @@ def sample(
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
     Interrupted
-        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of
-        a stretch of sweeps, with a checkpoint where there is a folder for it.
+        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of a
+        block of sweeps, with a checkpoint if a folder for it was given.
 
     Notes
     -----
@@ -225,7 +225,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first
-    # The first round is made whatever it takes.
+    # The first round is always completed, whatever its duration.
     limit = None if settings == first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
@@ -235,8 +235,11 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         further = settings_of_round(first, run.settings.num_sweeps + 1)
         if used_up or further is None:
             return judged
+        began = time.perf_counter()
+        reached = asked.target(judged)
         # Of several processes none stops alone.
-        (met,) = processes.largest(asked.target(judged))
+        met, elapsed = processes.largest(reached, time.perf_counter() - began)
+        run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
             return judged
         by = further.thin // run.settings.thin
@@ -308,7 +311,7 @@ def coded_input(
 ) -> tuple[TableT, ConditionsT | None]:
     """Code a sample and conditions that are data frames, for a model.
 
-    Whether the model takes them is for `check_input` to say.
+    `check_input` checks whether the model accepts them.
 
     Parameters
     ----------
@@ -320,9 +323,10 @@ def coded_input(
     Raises
     ------
     TypeError
-        If the model is no model or its class, or the table is neither a table nor a data frame.
+        If the model is not a model (for example a class), or the table is neither a table nor a
+        data frame.
     MicrodataError
-        If a frame cannot be coded, or is to be households.
+        If a frame cannot be coded, or the model needs households.
     """
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
@@ -357,6 +361,11 @@ def check_input(
             )
     if counted or not model.takes_missing:
         table.require_complete(f"the {model.name} model" + " of cells with counts" * counted)
+    elif conditions is not None and not model.missing_under_conditions and table.has_missing:
+        raise MicrodataError(
+            f"the {model.name} model takes missing values only without structural zeros; use "
+            "tnplcm, or complete the records (bnp-models impute)"
+        )
     model.check(table)
     if conditions is None:
         return
@@ -375,7 +384,7 @@ def check_input(
 
 
 def _fingerprint(task: Task, settings: Settings) -> str:
-    """Digest of all that decides the draws."""
+    """Digest of everything that determines the draws."""
     model, table, conditions, key = task
     leaves, structure = jax.tree.flatten(model)
     parts = {

@@ -1,5 +1,6 @@
-"""Coarser keys: variables dropped, levels merged, groups in the place of levels."""
+"""Coarser keys: variables dropped, levels merged, levels replaced by their groups."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from bnp_models.data.schema import MicrodataError, Schema, text_of, unknown_vari
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 MAX_CELLS = 2**16
-"""Feasible cells that are listed for one coarsening, at the most."""
+"""Largest number of feasible cells that are listed for one coarsening."""
 
 
 def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -> Recoding:
@@ -25,7 +26,8 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
         Statements separated by semicolons, which are all applied: "drop:A,B" leaves these variables
         out, "keep:A,B" leaves all others out, "merge:A=X+Y" makes one level of several, "group:A"
         replaces the levels of a variable by their groups, and "group:A=2" by the groups of these
-        groups.
+        groups. Names and labels with a comma, semicolon or plus sign may be in double quotes:
+        'drop:"level, highest"'.
     schema
         Of the records.
     hierarchies
@@ -34,21 +36,20 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
     Raises
     ------
     MicrodataError
-        If a statement is of another form, names an unknown variable or level, drops a variable that
-        is gone or all of them, merges fewer than two levels, or asks for groups of a variable that
-        has none, or not so many layers of them.
+        If a statement has another form, names an unknown variable or level, drops a variable that
+        is dropped already, drops all variables, merges fewer than two levels, or names groups of a
+        variable that has no groups or fewer layers of groups.
     """
     dropped: set[str] = set()
     merged: dict[str, list[list[int]]] = {}
     grouped: dict[str, list[str]] = {}
-    for statement in map(str.strip, text.split(";")):
+    for statement in map(str.strip, _parts(text, ";", schema)):
         kind, _, what = statement.partition(":")
         if kind in ("drop", "keep") and what:
-            names = {_known(name.strip(), schema) for name in what.split(",")}
+            names = {_known(name.strip(), schema) for name in _parts(what, ",", schema)}
             dropped |= names if kind == "drop" else set(schema.variables) - names
         elif kind == "merge" and "=" in what:
-            name, _, given = what.partition("=")
-            name = _known(name.strip(), schema)
+            name, given = _name_and_levels(what.strip(), schema)
             merged.setdefault(name, []).append(_codes_of(name, given, schema))
         elif kind == "group" and what:
             name, _, layer = what.partition("=")
@@ -57,25 +58,26 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
         else:
             raise MicrodataError(
                 f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES, "
-                "merge:VARIABLE=A+B or group:VARIABLE"
+                "merge:VARIABLE=A+B or group:VARIABLE, with names and labels that hold ; or , in "
+                "double quotes"
             )
     return coarsening_of(dropped, merged, schema, grouped, hierarchies)
 
 
 def keep_variables(names: Sequence[str], schema: Schema) -> Recoding:
-    """Recoding to some of the variables.
+    """Recoding that keeps these variables and drops all others.
 
     Raises
     ------
     MicrodataError
-        If one is unknown, or there is none.
+        If a variable is unknown, or no variable is named.
     """
     kept = {_known(name, schema) for name in names}
     return coarsening_of(set(schema.variables) - kept, {}, schema)
 
 
 def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Recoding]:
-    """Coarsenings that drop one variable each, as far as their cells can be listed."""
+    """Coarsenings that each drop one variable; those with too many cells to list are left out."""
     schema = table.schema
     found = {
         f"drop:{name}": coarsening_of({name}, {}, schema)
@@ -92,7 +94,7 @@ def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str
 def require_listable(
     coarsenings: Mapping[str, Recoding], table: Records, conditions: StructuralZeros | None
 ) -> None:
-    """Refuse a coarsening that has more than `MAX_CELLS` cells to list, under structural zeros.
+    """Refuse coarsenings for which more than `MAX_CELLS` cells would be listed (structural zeros).
 
     Raises
     ------
@@ -109,7 +111,7 @@ def require_listable(
 
 
 def _num_listed(coarsening: Recoding, table: Records) -> int:
-    """Finer cells of the coarser cells with one record."""
+    """Number of finer cells in the coarser cells that have one record."""
     cells = coarsening.coarser(table).tabulated
     uniques = cells.codes[cells.unique_cells]
     return sum(coarsening.num_finer(cell) for cell in uniques)
@@ -127,14 +129,14 @@ def coarsening_of(
     grouped: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Hierarchies = (),
 ) -> Recoding:
-    """Recoding that drops variables, merges groups of codes of others, or names all groups.
+    """Recoding that drops variables, merges groups of codes, or replaces levels by named groups.
 
-    `grouped` has, by variable, the name of the group of each level.
+    `grouped` gives, for each variable, the name of the group of each level.
 
     Raises
     ------
     MicrodataError
-        If a variable is dropped that has levels merged, or all are dropped.
+        If a variable is both dropped and recoded, or all variables are dropped.
     """
     grouped = grouped or {}
     if twice := sorted((dropped | merged.keys()) & grouped.keys()):
@@ -155,8 +157,35 @@ def coarsening_of(
     return Recoding.of(schema, changed)
 
 
+def _parts(text: str, sign: str, schema: Schema) -> list[str]:
+    """Parts of a text apart by a sign, which parts in double quotes, and whole names, may hold."""
+    if text.partition(":")[2].strip() in schema.variables or text.strip() in schema.variables:
+        return [text]
+    if text.count('"') % 2:
+        return text.split(sign)
+    return re.split(rf'{sign}(?=(?:[^"]*"[^"]*")*[^"]*$)', text)
+
+
+def _name_and_levels(text: str, schema: Schema) -> tuple[str, str]:
+    """The variable before the "=" of a merge, and what is after it."""
+    for name in sorted(schema.variables, key=len, reverse=True):
+        for spelled in (name, _in_quotes(name)):
+            rest = text.removeprefix(spelled).lstrip()
+            if text.startswith(spelled) and rest.startswith("="):
+                return name, rest[1:]
+    name, _, given = text.partition("=")
+    return _known(name.strip(), schema), given
+
+
+def _in_quotes(text: str) -> str:
+    """A text in double quotes, its own doubled."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def _known(name: str, schema: Schema) -> str:
     """The name, if it is a variable's."""
+    name = next((known for known in schema.variables if name == _in_quotes(known)), name)
     if name not in schema.variables:
         raise unknown_variable(name, list(schema.variables))
     return name
@@ -181,13 +210,13 @@ def _groups_of(
 
 
 def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
-    """Codes of the levels that are merged, their labels apart by "+"."""
+    """Codes of the levels that are merged; "+" separates their labels."""
     labels = [text_of(label) for label in schema.levels[schema.variables.index(name)]]
     codes = _split_labels(given.strip(), labels)
     if codes is None:
         raise MicrodataError(
             f"{quoted(given)} is not a list of its levels with + between them; its levels are "
-            f"{', '.join(labels)}", column=name,
+            f"{', '.join(labels)} (one that holds ; is written in double quotes)", column=name,
         )  # fmt: skip
     if len(set(codes)) < 2:
         raise MicrodataError("only one level is named; name two or more to merge", column=name)
@@ -195,19 +224,20 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
 
 
 def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
-    """Codes of labels apart by "+", which a label may have too (75+); None: it cannot be read."""
+    """Codes of labels separated by "+", which labels may contain (75+); None: cannot be read."""
     for code, label in enumerate(labels):
-        if text == label:
-            return [code]
-        if text.startswith(label + "+"):
-            rest = _split_labels(text[len(label) + 1 :].strip(), labels)
-            if rest is not None:
-                return [code, *rest]
+        for spelled in (label, _in_quotes(label)):
+            if text == spelled:
+                return [code]
+            if text.startswith(spelled + "+"):
+                rest = _split_labels(text[len(spelled) + 1 :].strip(), labels)
+                if rest is not None:
+                    return [code, *rest]
     return None
 
 
 def _joined(number: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Codes that are one level, in the order of the first of each; a group of groups is one."""
+    """Join groups that share a code; the order is that of the first code of each group."""
     leader = np.arange(number)
     for group in groups:
         together = np.isin(leader, leader[list(group)])

@@ -39,7 +39,7 @@ from bnp_models.risk.verdict import Limits, Verdict, judge
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
 
-# Records that carry less than this share of the risk are left out when recodings are compared.
+# Records with less than this share of the risk are left out when recodings are compared.
 _LEFT_OUT = 1e-3
 
 _PROTECT = 0x50524F54
@@ -50,9 +50,9 @@ class Step(NamedTuple):
 
     variable: str
     levels: tuple[str, ...]
-    """Labels that became one; none where the variable was dropped."""
+    """Labels of the merged levels; empty if the variable was dropped."""
     label: str | None
-    """Their new label; None where the variable was dropped."""
+    """Their new label; None if the variable was dropped."""
     loss: float
     """Information that was lost, in bits a record."""
 
@@ -82,7 +82,7 @@ class FileRisk:
     """Information that was lost, in bits a record."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample uniques": self.sample_uniques,
             "tau_1": spread(self.tau1),
@@ -93,17 +93,17 @@ class FileRisk:
 
     @property
     def sample_uniques(self) -> int:
-        """Records that no other shares its remaining values with."""
+        """Number of records whose remaining values no other record has."""
         return int((self.sharing == 1).sum())
 
     @cached_property
     def anonymity(self) -> list[SmallCells]:
-        """Records with the remaining values of fewer than 2, 3 and 5."""
+        """Numbers of records whose remaining values fewer than 2, 3 and 5 records have."""
         number = {k: int((self.sharing < k).sum()) for k in (2, 3, 5)}
         return [SmallCells(k, m, m / len(self.sharing)) for k, m in number.items()]
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
-        """Verdict by limits; arguments as of `verdict.judge`."""
+        """Compare the risk with limits; arguments as of `verdict.judge`."""
         low, high = np.quantile(self.tau1, [0.025, 0.975])
         tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
         return judge(tau1, self.r1, limits, usable, why)
@@ -112,7 +112,7 @@ class FileRisk:
 @displayed
 @dataclasses.dataclass(frozen=True, eq=False)
 class Protection:
-    """Protected form of a sample, and what it was found by.
+    """Protected form of a sample, and the steps that led to it.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Protection:
     """
 
     table: Microdata
-    """The sample as it was."""
+    """The original sample."""
     population_size: int
     limits: Limits
     recoded: Recoded
@@ -137,7 +137,7 @@ class Protection:
     """Targets of k-anonymity, and the records that miss them before and after."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "limits": ", ".join(
                 f"{name} {limit:g}" for name, limit in self.limits._asdict().items()
@@ -184,7 +184,7 @@ class Protection:
         return Microdata(table.schema, codes).to_frame()
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Put the protected key variables into the file (n, any) that they are of."""
+        """Replace the key variables of the original file (n, any) by the protected ones."""
         kept = self.coarsening.schema.variables
         gone = [name for name in self.table.schema.variables if name not in kept]
         protected, labels = frame.drop(columns=gone), self.frame()
@@ -366,7 +366,7 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
 def _asked(
     statements: Sequence[str], table: Microdata, weight: np.ndarray, hierarchies: Hierarchies
 ) -> tuple[Recoded, list[Step]]:
-    """The sample after the recodings that were asked for, and these."""
+    """The sample after the requested recodings, and the list of these."""
     recoded = Recoded.unchanged(table, hierarchies)
     if not statements:
         return recoded, []
@@ -382,7 +382,7 @@ def _asked(
 
 
 def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
-    """What one step did to variable j: groups of codes merged, or None if it was dropped."""
+    """Description of a step for variable j: merged groups of codes, or that it was dropped."""
     name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
         return Step(name, (), None, loss)
@@ -439,7 +439,7 @@ def _next_towards(
 def _next_step(
     scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
-    """The recodings with the least loss for what it takes off the risk; None: there is none."""
+    """Recoding with the least loss of information for its reduction of risk; None: none is left."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
     order = np.argsort(-r1)
@@ -476,7 +476,7 @@ def _made(
 
 
 def _above(r1: np.ndarray, limits: Limits) -> float:
-    """What recodings take off: tau_1, or where only records have a limit, what is above it."""
+    """Risk that recodings must reduce: tau_1, or the excess of records over their own limit."""
     if limits.max_tau1 is not None:
         return float(r1.sum())
     return float(np.maximum(r1 - limits.max_risk, 0).sum())

@@ -11,10 +11,10 @@
         at_least(1, child).implies(household(tenure="Owned")),
     ])
 
-A person predicate (:func:`person`, :func:`aged`, ...) is true or false of one person, a rule of a
-household of complete records. Both combine by ``&``, ``|`` and ``~``. A comparison is made for
-every person that the left side describes with every *other* person that the right side describes,
-and holds if there is none.
+A person predicate (:func:`~bnp_models.rules.person`, :func:`~bnp_models.rules.aged`, ...) is true
+or false of one person, a rule of a household of complete records. Both combine by ``&``, ``|`` and
+``~``. A comparison is made for every person that the left side describes with every *other* person
+that the right side describes, and holds if there is none.
 
 Ages are the numbers that labels stand for: ``7``, ``"7"``, ``"5-9"`` or ``"5 to 9"``, ``"85+"`` or
 ``"85 and over"``, ``"under 5"`` or ``"<5"``. Where a label stands for several ages, a comparison

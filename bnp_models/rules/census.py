@@ -12,6 +12,9 @@ from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly
 from bnp_models.rules.views import schema_of
 
+OTHER_SEX = "spouse of the other sex"
+"""Name of the rule that is not about labels of the role "same-sex spouse"."""
+
 
 def census_relationships(
     schema: Households | HouseholdSchema | Schema,
@@ -40,8 +43,8 @@ def census_relationships(
         Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
         the same sex have a label of their own, the rule is not about them in any case.
     roles : Roles, optional
-        A table of roles (:func:`read_roles`): variables and roles of labels that the arguments
-        above do not give.
+        A table of roles (:func:`~bnp_models.io.read_roles`): variables and roles of labels that
+        the arguments above do not give.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def _rules_of_spouses(
         each(spouse).has(aged(15, variable=age)).named("age of the spouse"),
     ]
     if other_sex is not None and sex is not None:
-        rules.append(each(other_sex).differs_from(head, sex).named("spouse of the other sex"))
+        rules.append(each(other_sex).differs_from(head, sex).named(OTHER_SEX))
     return [*rules, each(spouse).is_within(49, head, age).named("ages of spouses")]
 
 
@@ -138,7 +141,8 @@ def find_head(
     """Return the relationship variable and its label for the head, if usual names tell them.
 
     :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
-    or not one label of the head. A table of roles (:func:`read_roles`) says more names.
+    or not one label of the head. A table of roles (:func:`~bnp_models.io.read_roles`) says more
+    names.
 
     Examples
     --------

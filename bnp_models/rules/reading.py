@@ -37,7 +37,8 @@ def read_rules(
     schema : Households, HouseholdSchema or Schema
         The data that the rules are for.
     roles : Roles, optional
-        Labels of the shipped set's roles (:func:`read_roles`). Files name labels themselves.
+        Labels of the shipped set's roles (:func:`~bnp_models.io.read_roles`). Files name labels
+        themselves.
 
     Raises
     ------

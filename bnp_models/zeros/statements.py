@@ -1,7 +1,7 @@
 """Files of conditions: what a cell says of a variable, a label, several, a range, or "not"."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -138,6 +138,17 @@ def _read_column(
     return raw, meant
 
 
+def _apart(text: str, known: Collection[str]) -> list[str]:
+    """Parts of a text apart by "|", which a known label may hold too."""
+    pieces, parts = text.split("|"), []
+    while pieces:
+        ends = range(len(pieces), 1, -1)
+        end = next((k for k in ends if "|".join(pieces[:k]).strip() in known), 1)
+        parts.append("|".join(pieces[:end]))
+        del pieces[:end]
+    return parts
+
+
 def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     """Codes of the levels that a cell of a condition means.
 
@@ -171,7 +182,7 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
             raise MicrodataError(f"{quoted(text)} excludes every level ({listing(labels)})")
         return meant
     if "|" in text:
-        parts = [codes_meant(part, labels) for part in text.split("|")]
+        parts = [codes_meant(part, labels) for part in _apart(text, known)]
         return np.unique(np.concatenate(parts))
     said = None if plain_number(text) is not None else read_range(text)
     if said is None:

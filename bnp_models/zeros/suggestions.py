@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,11 @@ from tqdm import tqdm
 
 from bnp_models.data.label_numbers import are_ordered, numbers_among, written
 from bnp_models.data.margins import joint_codes, rake_once
+from bnp_models.data.messages import listing, quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, MicrodataError, Schema, text_of
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.zeros.statements import codes_meant
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 CONFIRM, EXPECTED, CHANCE = "#confirm", "#expected", "#chance"
 """Columns beside the variables; the first has "?" until a person removes it."""
@@ -26,6 +29,9 @@ _MOST_CELLS, _ROUNDS = 20_000, 20
 
 # Seconds before a bar is shown.
 _DELAY = 1
+
+# Expected records, and codes by variable.
+_Row: TypeAlias = tuple[float, dict[int, list[int]]]
 
 
 def suggest_conditions(
@@ -55,7 +61,9 @@ def suggest_conditions(
     Notes
     -----
     Of two variables, the expected count is that of independent ones; runs of adjacent levels of
-    numbers in order are taken together. Of three, it is that of the log-linear model with all
+    numbers in order are taken together. Where one variable settles the other, as a municipality
+    its region, there is one row for each level of the other, which names all that it does not go
+    with (`settled_conditions`). Of three, it is that of the log-linear model with all
     two-way interactions, of cells whose two-way counts are all positive. A zero in a sample is no
     proof: what cannot occur is known from the questionnaire, not from the data.
 
@@ -66,7 +74,8 @@ def suggest_conditions(
     ['>=15', 'Under 15 years old']
     """
     cells = table.tabulated
-    rows: list[tuple[float, dict[int, list[int]]]] = []
+    rows: list[_Row] = []
+    settled: list[_Row] = []
     # Variable by variable in memory: thousands of tables are made of a few columns each.
     codes = np.ascontiguousarray(cells.codes.T)
     missing = (codes < 0).any(axis=1)
@@ -74,14 +83,99 @@ def suggest_conditions(
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
     in_order = [are_ordered(labels) for labels in table.schema.levels]
     for pair in itertools.combinations(columns, 2):
-        rows += _of_two(pair, [in_order[j] for j in pair], *counts_of(pair))
+        counts, n = counts_of(pair)
+        if (way := _settling(counts, least)) is None:
+            rows += _of_two(pair, [in_order[j] for j in pair], counts, n)
+        else:
+            settled += _of_settled(pair[::way], counts if way > 0 else counts.T)
     triples = itertools.combinations(columns, 3)
     number = math.comb(len(columns), 3)
     for triple in tqdm(triples, "tables", number, delay=_DELAY, disable=not progress):
         if np.prod([table.schema.num_levels[j] for j in triple]) <= _MOST_CELLS:
             rows += _of_three(triple, *counts_of(triple), least)
     rows = sorted((row for row in rows if row[0] >= least), key=lambda row: -row[0])[:most]
-    return _as_frame(table.schema, rows)
+    return _as_frame(table.schema, sorted(settled + rows, key=lambda row: -row[0]))
+
+
+def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tuple[str, str]]:
+    """Find pairs of variables of which the first settles the second in all records.
+
+    Parameters
+    ----------
+    table
+        Records; those with a missing value count in the tables of the variables they have.
+    least
+        Records from which on this is no chance: those that would have another value of the second
+        variable than the first record with their value of the first, if the two were independent.
+
+    Returns
+    -------
+    pairs
+        Names, such as ("municipality", "region"). Of two variables that settle each other, the
+        one that comes first in the table is first.
+
+    Examples
+    --------
+    >>> bnp.zeros.settling_variables(table)
+    []
+    """
+    cells, names = table.tabulated, table.schema.variables
+    codes = np.ascontiguousarray(cells.codes.T)
+    missing = (codes < 0).any(axis=1)
+    found = []
+    columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
+    for pair in itertools.combinations(columns, 2):
+        counts, _ = _counts(table.schema, codes, missing, cells.counts, pair)
+        if way := _settling(counts, least):
+            first, second = pair[::way]
+            found.append((names[first], names[second]))
+    return found
+
+
+def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
+    """Return the structural zeros that say that one variable settles another, as in a sample.
+
+    Parameters
+    ----------
+    table
+        Records. Each level of `by` that they have with a known value of `of` is settled.
+    by, of
+        Variables, as municipality and region.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown, or records with one level of `by` have several of `of`.
+
+    Examples
+    --------
+    >>> towns = pd.DataFrame({"town": ["a", "b", "c"], "region": ["N", "N", "S"]})
+    >>> towns = bnp.Microdata.from_frame(towns)
+    >>> bnp.zeros.settled_conditions(towns, "town", "region").num_feasible_cells
+    3
+    """
+    schema, cells = table.schema, table.tabulated
+    for name in (by, of):
+        if name not in schema.variables:
+            raise unknown_variable(name, schema.variables, "variable")
+    if by == of:
+        raise MicrodataError("a variable settles itself in any case; name another", column=by)
+    first, second = schema.variables.index(by), schema.variables.index(of)
+    codes = cells.codes.T
+    counts, _ = _counts(schema, codes, (codes < 0).any(axis=1), cells.counts, (first, second))
+    several = np.flatnonzero((counts > 0).sum(axis=1) > 1)
+    if several.size:
+        label = schema.levels[first][several[0]]
+        others = [schema.levels[second][b] for b in np.flatnonzero(counts[several[0]])]
+        raise MicrodataError(
+            f"does not settle {quoted(of)}: records with {quoted(label)} have {listing(others)} "
+            f"({several.size} of its levels have several); correct them, or leave this out",
+            column=by,
+        )
+    impossible = np.argwhere((counts == 0) & counts.any(axis=1, keepdims=True))
+    conditions = np.full((len(impossible), len(schema.variables)), -1)
+    conditions[:, [first, second]] = impossible
+    return StructuralZeros(schema, conditions, impossible[:, 0])
 
 
 def _counts(schema, codes, missing, counts, columns) -> tuple[np.ndarray, float]:
@@ -96,7 +190,31 @@ def _counts(schema, codes, missing, counts, columns) -> tuple[np.ndarray, float]
     return table.reshape(num_levels), float(table.sum())
 
 
-def _of_two(pair, in_order, counts, n) -> list[tuple[float, dict[int, list[int]]]]:
+def _settling(counts: np.ndarray, least: float) -> int | None:
+    """1 where the first variable of a table settles the second, -1 the other way, None if none."""
+    for way, table in ((1, counts), (-1, counts.T)):
+        seen = table[table.any(axis=1)]
+        if (np.count_nonzero(seen, axis=1) == 1).all() and len(seen) >= seen.any(axis=0).sum() > 1:
+            share = table.sum(axis=0) / table.sum()
+            others = 1 - share[seen.argmax(axis=1)]
+            if float(((seen.sum(axis=1) - 1) * others).sum()) >= least:
+                return way
+    return None
+
+
+def _of_settled(pair: Sequence[int], counts: np.ndarray) -> list[_Row]:
+    """For each level of a variable that another one settles, what does not go with the others."""
+    first, second = pair
+    n, rows, columns = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
+    found = []
+    for b in np.flatnonzero(columns):
+        levels, others = np.flatnonzero(counts[:, b]), np.delete(np.arange(len(columns)), b)
+        expected = float(rows[levels].sum() * columns[others].sum() / n)
+        found.append((expected, {first: levels.tolist(), second: others.tolist()}))
+    return found
+
+
+def _of_two(pair, in_order, counts, n) -> list[_Row]:
     """Empty parts of the table of two variables, with the records expected of independent ones."""
     if not n:
         return []
@@ -118,7 +236,7 @@ def _of_two(pair, in_order, counts, n) -> list[tuple[float, dict[int, list[int]]
     ]
 
 
-def _of_three(triple, counts, n, least) -> list[tuple[float, dict[int, list[int]]]]:
+def _of_three(triple, counts, n, least) -> list[_Row]:
     """Empty cells of the table of three variables, with the records that its margins expect."""
     goals = [counts.sum(axis=k, keepdims=True) for k in range(3)]
     possible = np.ones(counts.shape, bool)
@@ -159,7 +277,7 @@ def _as_frame(schema: Schema, rows) -> pd.DataFrame:
     columns: dict[str, list] = {schema.variables[j]: [] for j in used}
     for _, fixed in rows:
         for j in used:
-            text = _said(fixed[j], schema.levels[j]) if j in fixed else ""
+            text = levels_said(fixed[j], schema.levels[j]) if j in fixed else ""
             columns[schema.variables[j]].append(text)
     expected = np.array([count for count, _ in rows], float)
     columns[CONFIRM] = ["?"] * len(rows)
@@ -168,7 +286,7 @@ def _as_frame(schema: Schema, rows) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
+def levels_said(codes: Sequence[int], labels: Sequence[Label]) -> str:
     """The levels in the words of a condition: a range where they are one."""
     texts = [text_of(labels[code]) for code in codes]
     if len(codes) > 2 and are_ordered(labels):
@@ -185,4 +303,7 @@ def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
                 return way
         except MicrodataError:
             pass
+    if 2 < len(codes) == len(labels) - 1:
+        (other,) = set(range(len(labels))) - set(codes)
+        return f"!{text_of(labels[other])}"
     return "|".join(texts)

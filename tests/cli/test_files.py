@@ -42,7 +42,8 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     command = ("risk", str(european), "--population-size", "9000", *LATENT, "--out", str(out))
     assert main(command) == 2
     read = f"{european}: read as utf-16 text and with semicolons between cells"
-    assert caplog.messages == [read]
+    town = "missing values? 'town' has '-9' (5 records) and 'NA' (63 records) among its levels"
+    assert caplog.messages[0] == read and f"{european}: {town}" in caplog.messages[1]
     # One line, on what is wrong: how the file was read is said where the work begins.
     said = one_line(capsys)
     assert "column 'pid': has 300 values, and 100% of the records have one that no other" in said
@@ -50,7 +51,7 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     assert not out.exists()
     # Declared levels are a code book, and what is named is asked for.
     levels = tmp_path / "levels.csv"
-    declared = [("pid", f"P{i:04}") for i in range(300)]
+    declared = [("pid", f"P{i:04}") for i in range(300)] + [("hid", i) for i in range(100)]
     pd.DataFrame(declared, columns=["variable", "level"]).to_csv(levels, index=False)
     asked = []
 
@@ -72,8 +73,8 @@ def test_all_identifying_columns_are_named_at_once(frame, tmp_path, capsys):
     assert main(command) == 2
     said = one_line(capsys)
     assert "column 'pid': has 300 values" in said
-    assert "; 'number' and 'salary' are refused too: " in said
-    assert "--variables without them" in said
+    assert "; 'hid', 'number' and 'salary' are refused too: " in said
+    assert "--variables without them (or --drop pid,hid,number,salary)" in said
     assert said.endswith("; --id pid writes it with the results\n")
     assert main((*command, "--id", "pod")) == 2
     assert "column 'pod': unknown column; the columns are 'pid'" in one_line(capsys)

@@ -146,7 +146,8 @@ def test_resume_of_a_finished_run(done, folder, capsys):
             [*HOUSEHOLDS, "--roles", "{}/roles.csv"],
             "roles.csv, row 2 (line 4), column 'role': unknown role 'boss'",
         ),
-        ("two.csv", HOUSEHOLDS, "breaks the rule"),
+        ("two.csv", HOUSEHOLDS, "2 persons with the value 'Householder'"),
+        ("two.csv", [*HOUSEHOLDS, "--head", "no"], "breaks the rule"),
         ("two.csv", [*HOUSEHOLDS, "--head", "yes"], "2 persons with the value 'Householder'"),
     ],
 )

@@ -4,6 +4,7 @@ import importlib.util
 import zipfile
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 
@@ -42,7 +43,7 @@ def test_what_is_no_workbook(tmp_path, monkeypatch):
     with pytest.raises(MicrodataError, match="cannot be read"):
         read_microdata(tmp_path / "absent.xlsx")
     pd.DataFrame().to_excel(path, index=False, header=False)
-    with pytest.raises(MicrodataError, match="the first sheet is empty"):
+    with pytest.raises(MicrodataError, match="the sheet is empty"):
         read_microdata(path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MicrodataError, match="needs openpyxl"):
@@ -59,3 +60,60 @@ def test_damaged_parts_of_a_workbook(tmp_path, part, old, new):
             changed.writestr(name, content.replace(old, new) if part in name else content)
     with pytest.raises(MicrodataError, match="damaged.xlsx: is not an Excel workbook"):
         read_microdata(damaged)
+
+
+def workbook(path, *sheets):
+    """A workbook of sheets of cells, None where one is empty."""
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"s{number}")
+        for row in rows:
+            sheet.append(row or [None])
+    book.save(path)
+    return path
+
+
+CELLS = [["age", "sex", "town"], [1, "f", 7], [2, "m", 7], [2, "f", 8]]
+
+
+@pytest.mark.parametrize("above", [[["Survey"]], [["Survey"], []], [[], [None, "Survey"]], [[]]])
+def test_a_title_is_no_header(tmp_path, above):
+    path = workbook(tmp_path / "s.xlsx", [*above, *CELLS])
+    number = len(above)
+    with pytest.raises(MicrodataError, match=f"--skip {number}$"):
+        columns_of_file(path)
+    how = Reading(skip=number)
+    read, lines = read_frame(path, reading=how)
+    assert list(read) == CELLS[0] and read.to_numpy().tolist() == CELLS[1:]
+    assert lines == [number + 2, number + 3, number + 4]
+
+
+def test_what_stands_beside_the_header(tmp_path, caplog):
+    path = workbook(tmp_path / "s.xlsx", [[*row, None, ""] for row in CELLS])
+    assert columns_of_file(path) == CELLS[0]
+    # A value without a name is not left out in silence.
+    workbook(path, [[*CELLS[0], None], *([*row, "x"] for row in CELLS[1:])])
+    with pytest.raises(MicrodataError, match=r"column 3 \(0-based\) has no name"):
+        read_microdata(path)
+    assert read_microdata(path, ["age", "town"]).schema.variables == ("age", "town")
+    # Row names are, and that is said.
+    workbook(path, [[None, *CELLS[0]], *([k, *row] for k, row in enumerate(CELLS[1:]))])
+    assert read_microdata(path).schema.variables == tuple(CELLS[0])
+    assert "left out: the first, which has no name and numbers the rows" in caplog.text
+
+
+def test_the_sheet_that_is_asked_for(tmp_path, caplog):
+    path = workbook(tmp_path / "s.xlsx", [["note"], ["x"], ["y"]], CELLS)
+    assert columns_of_file(path) == ["note"]
+    assert "read the first of 2 sheets, 's0' (--sheet)" in caplog.text
+    for sheet in ("s1", "2"):
+        assert columns_of_file(path, Reading(sheet=sheet)) == CELLS[0]
+    with pytest.raises(MicrodataError, match="has no sheet '3'; the sheets are 's0', 's1'"):
+        columns_of_file(path, Reading(sheet="3"))
+    (tmp_path / "s.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(MicrodataError, match="is no workbook with sheets; leave --sheet out"):
+        columns_of_file(tmp_path / "s.csv", Reading(sheet="1"))
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "s.parquet")
+    with pytest.raises(MicrodataError, match="no lines above a header; leave --skip out"):
+        columns_of_file(tmp_path / "s.parquet", Reading(skip=1))

@@ -24,6 +24,17 @@ def test_a_frame_and_its_file_are_one_hierarchy(tmp_path):
     assert repr(made) != repr(Hierarchy.of(CODES.replace("12", "13")))
 
 
+def test_a_file_as_people_have_it(tmp_path):
+    """A first line for Excel, and row names."""
+    made = Hierarchy.of(CODES)
+    rows = [
+        ";".join(["", *CODES.columns]),
+        *(";".join(map(str, row)) for row in CODES.itertuples()),
+    ]
+    (tmp_path / "codes.csv").write_text("\n".join(["sep=;", *rows]))
+    assert Hierarchy.of(tmp_path / "codes.csv") == made
+
+
 def test_trees_have_the_levels_of_the_variable_only():
     hierarchy = Hierarchy.of(CODES)
     # Codes are numbers in some files; the group of 999 is not needed.

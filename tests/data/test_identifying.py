@@ -18,12 +18,11 @@ def test_what_identifies():
             "income": rng.permutation(np.arange(n) % 250) * 100,
             "age": rng.integers(0, 90, n),
             "wage": ["none", *(rng.permutation(np.arange(n - 1) % 230) * 50)],
-            "place": [f"place {i}" for i in rng.integers(0, 250, n)],
+            "place": [f"place {i % 30}" for i in range(n)],
             "sex": rng.integers(0, 2, n),
         }
     )
-    # Few are alone with their place, and a place is no number.
-    frame["place"] = [f"place {i % 130}" for i in range(n)]
+    # Nobody is alone with a place, and a place is no number.
     table = Microdata.from_frame(frame)
     found = {x.variable: x for x in identifying_variables(table)}
     assert list(found) == ["pid", "nearly", "income", "wage"]
@@ -37,6 +36,39 @@ def test_what_identifies():
     assert [x.variable for x in identifying_variables(Microdata.from_frame(ages))] == ["pid"]
     # A small file is no list of names.
     assert identifying_variables(Microdata.from_frame(frame[:12])) == []
+
+
+def test_what_identifies_groups():
+    """Households, clusters and interviewers as text and as numbers, in any order of the records."""
+    rng = np.random.default_rng(0)
+    household = np.repeat(np.arange(250), rng.integers(1, 6, 250))
+    n, cluster = len(household), household // 7
+    frame = pd.DataFrame(
+        {
+            "h": [f"H{i:05}" for i in household],
+            "number": household + 1000,
+            "area": [f"EA {i}" for i in cluster],
+            "interviewer_id": cluster % 21,
+            "PSU": cluster,
+            "town": [f"T{i}" for i in (60 * rng.random(n) ** 2).astype(int)],
+            "age": rng.integers(0, 80, n),
+            "month": np.arange(n) % 24,
+            "household size": np.bincount(household)[household],
+            "unique": [f"X{i}" for i in range(n)],
+        }
+    )
+    groups = ["h", "number", "area", "interviewer_id", "PSU"]
+    found = {x.variable: x for x in identifying_variables(Microdata.from_frame(frame))}
+    assert list(found) == [*groups, "unique"]
+    assert [name for name, x in found.items() if x.group] == groups
+    assert found["h"].group == pytest.approx(n / 250) and not found["h"].numbers
+    assert f"has 250 values, each of which {n / 250:.1f} records have" in found["h"].why
+    # In another order, an area is like a town, and the number like an income.
+    shuffled = Microdata.from_frame(frame.sample(frac=1, random_state=1).reset_index(drop=True))
+    for table in (shuffled, shuffled.tabulated):
+        found = {x.variable: x.group for x in identifying_variables(table)}
+        assert list(found) == ["h", "number", "interviewer_id", "PSU", "unique"]
+        assert found["number"] is None
 
 
 def test_values_that_one_record_has():

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from bnp_models.data.folders import read_contingency_table
-from bnp_models.data.reading import read_levels, read_microdata
+from bnp_models.data.reading import read_frame, read_levels, read_microdata
 from bnp_models.data.schema import MicrodataError, Schema, choose_variables
 from bnp_models.data.text_files import Reading
 
@@ -71,6 +71,16 @@ def test_levels_file(tmp_path):
         ("s.csv", "x,x\na,b\nc,d\n", {}, ["'x'", "twice"]),
         ("s.csv", ",x\n0,b\n1,d\n", {}, ["column 0", "no name"]),
         ("s.csv", "x,y\na,b\nc,d\n", {"variables": ["z"]}, ["'z'", "'x', 'y'"]),
+        ("s.csv", "x,y,,z\na,b,,c\nc,d,e,c\n", {}, ["column 2 (0-based)", "no name"]),
+        ("s.csv", "x,y,\n" + "a,b\n" * 100 + "a,b,c\n", {}, ["row 100", "value 'c' in column 2"]),
+        ("s.csv", 'x,y\na,"b\\"s"\n', {}, ["line 2", 'within quotes is written ""']),
+        ("s.csv", "x,y,z\na,,\nb,,\n", {}, ["'y' and 'z' have no level", "(--drop y,z)"]),
+        (
+            "s.csv",
+            'x,"y, of all"\na,1\nb,2\n',
+            {"variables": ["x", "y"]},
+            ["column 'y'", "'x', 'y, of all'", """write '"y, of all"'"""],
+        ),
         (
             "s.csv",
             'x,y\n"a\nb",1\nc,2\n',
@@ -152,3 +162,41 @@ def test_bytes_that_are_no_text_in_parquet(tmp_path):
 def test_a_column_without_a_name(nameless):
     with pytest.raises(MicrodataError, match=r"column 1 \(0-based\) has no name"):
         choose_variables(None, ["a", nameless])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x,y,\na,b,\nc,d,\n",
+        "x,y,\na,b\nc,d\n",
+        "x,,y,,\na,,b,,\nc,,d,,\n",
+        ",x,y\n1,a,b\n2,a,b\n3,c,d\n",
+        "x,y\n1,a,b\n2,a,b\n3,c,d\n",
+    ],
+)
+def test_columns_without_a_name_and_without_values_or_of_row_names(tmp_path, text, caplog):
+    path = write(tmp_path / "s.csv", text)
+    table = read_microdata(path)
+    assert table.schema.variables == ("x", "y")
+    assert table.schema.levels == (("a", "c"), ("b", "d"))
+    assert caplog.text.count("columns that are left out: ") == 1
+    assert read_microdata(path, ["y"]).schema.levels == (("b", "d"),)
+
+
+def test_names_with_line_breaks(tmp_path, caplog):
+    path = write(tmp_path / "s.csv", ' x ,"level,\r\n of all"\na,b\nc,d\n')
+    frame, lines = read_frame(path)
+    assert list(frame) == ["x", "level, of all"] and lines == [3, 4]
+    assert "read without line breaks and without blanks at the ends: ' x ' and " in caplog.text
+
+
+def test_categories_that_no_record_has_are_told(tmp_path, caplog):
+    path = tmp_path / "s.parquet"
+    column = pd.Categorical(["b", "a", "b"], categories=["c", "b", "a", "d"])
+    pd.DataFrame({"x": column}).to_parquet(path)
+    for read in (read_microdata, read_contingency_table):
+        assert read(path).schema.levels == (("c", "b", "a", "d"),)
+        assert "column 'x' has 2 categories that no record has ('c', 'd')" in caplog.text
+        caplog.clear()
+        assert read(path, levels={"x": ["a", "b"]}).schema.levels == (("a", "b"),)
+        assert caplog.text == ""

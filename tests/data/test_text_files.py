@@ -10,7 +10,7 @@ import pytest
 
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
-from bnp_models.data.text_files import AS_FOUND, Reading, text_rows, written_as
+from bnp_models.data.text_files import AS_FOUND, Reading, layout_of, text_rows, written_as
 
 ROWS = [["name", "size"], ["Zoë; the first, of two", "1"], ["Žofie", "2"]]
 
@@ -113,9 +113,13 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         (
             b"a,b\n1,2\n",
             Reading(";"),
-            "one column if semicolons .* 2 columns if commas does?; leave --sep",
+            "one column with semicolons .* 2 columns with commas; leave --sep",
         ),
-        (b"a\tb\n1\t2\n", Reading("^"), "one column if '.' separates cells, and 2 columns if tabs"),
+        (
+            b"a\tb\n1\t2\n",
+            Reading("^"),
+            "one column with carets between cells, and 2 columns with tabs",
+        ),
     ],
     # Archives have the time at which they were made, and names of tests must not.
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -133,7 +137,83 @@ def test_one_column_may_have_signs_of_other_files(tmp_path):
     assert rows_of(path, Reading(";"))[0] == ["sex, at birth"]
 
 
+TABLE = [
+    ["age", "sex", "region"],
+    *([f"{a}-{a + 9}", "fm"[a % 20 > 0], "N"] for a in (0, 10, 20, 30)),
+]
+
+
+def table(sep, rows=TABLE, numbered=False):
+    before = [f'"{k}"{sep}' if numbered and k else "" for k in range(len(rows))]
+    return "".join(f"{b}{sep.join(row)}\n" for b, row in zip(before, rows, strict=True))
+
+
+@pytest.mark.parametrize("sep", [" ", ":", "^", "~", "\x01"])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_rare_separators_are_looked_for_where_there_is_one_column(sep, numbered, tmp_path, caplog):
+    """Files of SAS, Hive and the like; R puts the names of rows before the cells."""
+    path = tmp_path / "s.txt"
+    path.write_text(table(sep, numbered=numbered))
+    with Source(path) as source:
+        layout = layout_of(source, AS_FOUND)
+        assert layout_of(source, AS_FOUND) is layout
+    assert layout.names == TABLE[0]
+    assert layout.positions == [0 + numbered, 1 + numbered, 2 + numbered]
+    assert "between cells; --sep names another character" in caplog.text
+    assert ("numbers the rows" in caplog.text) is numbered
+    # That other character.
+    path.write_text(table(sep))
+    assert rows_of(path, Reading(","))[0] == [sep.join(TABLE[0])]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "age group\n25 to 44\n45 to 64\n25 to 44\n",
+        "place of birth\nLima\nNew York\nRome\n",
+        "time\n8:30\n9:10\n8:30\n",
+    ],
+)
+def test_one_column_of_words(text, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(text)
+    assert {len(row) for row in rows_of(path)} == {1}
+
+
+@pytest.mark.parametrize("said", ["sep=;", '"sep=;"', "SEP=;\r", "sep=;;;;"])
+def test_a_first_line_that_says_what_is_between_cells(said, tmp_path, caplog):
+    """Excel's: with the labels of this file, commas would seem to be between cells."""
+    rows = [TABLE[0], *([a, s, "N,E,S"] for a, s, _ in TABLE[1:])]
+    path = tmp_path / "s.csv"
+    path.write_bytes("\ufeff".encode() + f"{said}\n{table(';', rows)}".encode())
+    with Source(path) as source:
+        lines, cells = zip(*text_rows(source, AS_FOUND), strict=True)
+    assert list(cells) == rows and lines == (2, 3, 4, 5, 6)
+    assert "with semicolons between cells" in caplog.text
+    for how in (Reading(";"), Reading(skip=1), Reading(";", skip=1)):
+        assert rows_of(path, how) == rows
+
+
+@pytest.mark.parametrize("above", ["Table 1", "Table 1;;", "Survey, of 2024\n", 'The "new one'])
+def test_lines_above_the_header(above, tmp_path):
+    """What the error says is right, whatever stands in the title."""
+    path = tmp_path / "s.csv"
+    path.write_text(f"{above}\n{table(';')}")
+    with pytest.raises(MicrodataError) as error, Source(path) as source:
+        layout_of(source, AS_FOUND)
+    number = above.count("\n") + 1
+    if '"' not in above:
+        assert f"header is in line {number + 1}, " in str(error.value)
+        assert str(error.value).endswith(f"say --skip {number}")
+    how = Reading(skip=number)
+    assert kind_of(path, how)[0] == ";" and rows_of(path, how) == TABLE
+    with Source(path) as source:
+        assert next(text_rows(source, how))[0] == number + 1
+
+
 def test_how_a_file_cannot_be_written():
+    with pytest.raises(MicrodataError, match="skip is -1; give a number of lines, 0 or more"):
+        Reading(skip=-1)
     for sep in ("", ";;", '"', "\n"):
         with pytest.raises(MicrodataError, match="cannot be between cells"):
             Reading(sep)

@@ -1,10 +1,12 @@
 """The driver: chunks, resuming, devices, capacity, compilation, input."""
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 import xarray as xr
 
 import bnp_models as bnp
-from bnp_models.inference import chunks, driver
+from bnp_models.inference import chunks, driver, sampling
 from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
 
 SETTINGS = {"num_chains": 2, "num_warmup": 15, "num_samples": 10, "thin": 2}
@@ -244,6 +246,15 @@ def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
     assert longer.settings.num_samples == 24 - dropped
     with pytest.raises(ValueError, match="that were discarded, cannot be thinned by 5"):
         longer.thinned(5)
+
+
+def test_the_time_of_checks_counts(small, monkeypatch):
+    """By this clock the function `until` takes 1,000 seconds: one call uses up ten minutes."""
+    clock = itertools.count(step=1000.0)
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    calls = []
+    ended = run_until(small.table, lambda run: bool(calls.append(run)), max_minutes=10)
+    assert len(calls) == 1 and ended.seconds["checks"] == 1000
 
 
 def test_a_run_ends_at_the_first_draw_after_its_minutes(small):

@@ -102,7 +102,7 @@ def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
     resumed = bnp.sample(make_steps(), table, resume=True, **options, **saving)
     for name, draws in run.draws.items():
         np.testing.assert_array_equal(resumed.draws[name], draws)
-    with pytest.raises(bnp.inference.CheckpointError, match="made with other data, settings"):
+    with pytest.raises(bnp.CheckpointError, match="made with other data, settings"):
         other = bnp.inference.model_of_steps(
             lambda key: State(jax.random.normal(key)),
             lambda key, state: (State(state.x + 1), Info(-(state.x**2), jnp.zeros(2))),

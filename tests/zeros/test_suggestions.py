@@ -11,7 +11,12 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros import suggestions
 from bnp_models.zeros.structural_zeros import StructuralZeros
-from bnp_models.zeros.suggestions import _counts, suggest_conditions
+from bnp_models.zeros.suggestions import (
+    _counts,
+    settled_conditions,
+    settling_variables,
+    suggest_conditions,
+)
 
 
 def people(n=3000):
@@ -69,6 +74,33 @@ def test_independent_variables_give_none(capsys, monkeypatch):
         assert capsys.readouterr().err == ""
         suggest_conditions(Microdata.from_frame(frame), progress=progress)
     assert "4/4" in capsys.readouterr().err
+
+
+def test_variables_that_settle_others():
+    """Codes in order and names, of which some are missing; not what each record has by itself."""
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 40, 400)
+    frame = pd.DataFrame({
+        "region": [f"R{k % 5}" for k in code], "code": code + 100,
+        "sex": rng.choice(["f", "m"], 400),
+        "name": [f"town {k}" for k in code], "person": range(400), "rare": ["x"] * 399 + ["y"],
+    }).astype(object)  # fmt: skip
+    frame = frame.mask(rng.random(frame.shape) < 0.05)
+    table = Microdata.from_frame(frame)
+    assert settling_variables(table) == [("code", "region"), ("name", "region"), ("code", "name")]
+    rows = suggest_conditions(table)
+    of_pair = rows[(rows["region"] != "") & (rows["code"] != "")]
+    assert sorted(of_pair["region"]) == [f"!R{k}" for k in range(5)]
+    codes = [set(cell.split("|")) for cell in of_pair["code"]]
+    assert sum(map(len, codes)) == len(set.union(*codes)) == 40
+    file = StructuralZeros.from_frame(of_pair[["region", "code"]], table.schema)
+    settled = settled_conditions(table, "code", "region")
+    assert file.num_feasible_cells == settled.num_feasible_cells
+    assert settled.num_feasible_cells == table.schema.num_cells // 5
+    settled.require_feasible(table)
+    wrong = frame.assign(region=frame["region"].where(frame.index > 0, "R9"))
+    with pytest.raises(MicrodataError, match="column 'code': does not settle 'region': records"):
+        settled_conditions(Microdata.from_frame(wrong), "code", "region")
 
 
 def test_from_the_command_line(tmp_path, capsys):

@@ -20,7 +20,9 @@ from bnp_models.models.latent_classes.state import LatentClassData, LatentClassS
 def log_cell_probability(
     draw: dict[str, Array], cells: Int[Array, "C J"], num_levels: tuple[int, ...]
 ) -> Float[Array, " C"]:
-    """log p_c of feasible cells for a new record, given one kept draw: closed form.
+    """log p_c of feasible cells for a new record, given one kept draw, in closed form.
+
+    A code of -1 is any value; there are then no structural zeros.
 
     Parameters
     ----------
@@ -31,8 +33,10 @@ def log_cell_probability(
     num_levels
         Levels of each variable, static.
     """
-    rows = cells + first_rows(num_levels)
-    log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
+    rows = jnp.where(cells < 0, len(draw["log_lambda"]), cells + first_rows(num_levels))
+    # One more row, of probability one.
+    log_lambda = jnp.pad(draw["log_lambda"], ((0, 1), (0, 0)))
+    log_weight = draw["log_pi"] + sum(log_lambda[row] for row in rows.T)
     return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
 
 
@@ -48,9 +52,9 @@ def simulate_records(
     Parameters
     ----------
     feasible
-        Disprobability boxes of the feasible cells; None where every cell is.
+        Disjoint boxes of the feasible cells; None if every cell is feasible.
 
-    Notes
+        Notes
     -----
     The class is drawn by its feasible mass, then the box, then levels within the box.
     """
@@ -69,8 +73,8 @@ def simulate_records(
 def complete_records(
     key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
 ) -> Int[Array, "J n"]:
-    """Level codes of the padded sample, its missing values drawn given one kept draw."""
-    # The prior of the levels decides nothing here.
+    """Level codes of the padded sample, with missing values drawn given one kept draw."""
+    # The prior of the levels is not used here.
     prior = data.levels.shape
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
     records, _ = update_classes(key, state, data)
@@ -87,7 +91,7 @@ def level_probabilities(
     Parameters
     ----------
     feasible
-        Disprobability boxes of the feasible cells; None where every cell is.
+        Disjoint boxes of the feasible cells; None if every cell is feasible.
     """
     weight, level = jnp.exp(draw["log_pi"]), jnp.exp(draw["log_lambda"])
     if feasible is None:
@@ -120,20 +124,20 @@ def weight_draws(
     num_levels: tuple[int, ...],
     feasible: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Draws of the law sum_s weights[s] p(x, s) / Z: latent classes again, of other weights.
+    """Draws of the law sum_s weights[s] p(x, s) / Z, a latent class model with other weights.
 
-    Parameters and result are as of `PredictsCells.weight_draws`.
+    Parameters and result are those of `PredictsCells.weight_draws`.
 
     Notes
     -----
     The class of weights s is independent of x within a latent class k, so that pi_k is multiplied
-    by sum_s weights[s] lambda_k(s), and the feasible mass of each k stays as it was.
+    by sum_s weights[s] lambda_k(s), and the feasible mass of each k does not change.
     """
     log_lambda, rest = np.split(draws["log_lambda"], [sum(num_levels)], axis=2)
     if np.ptp(weights) == 0:
         return {"log_lambda": log_lambda}
     with np.errstate(divide="ignore"):
-        # Classes of weight zero, of which nobody is counted.
+        # Classes with weight zero, in which nobody is counted.
         log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(rest, dtype=float)))
     log_pi = draws["log_pi"] + log_mean
     log_pi = log_pi - np.logaddexp.reduce(log_pi, axis=2, keepdims=True)
