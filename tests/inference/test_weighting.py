@@ -134,7 +134,7 @@ def test_records_of_a_law_are_as_its_cells(name):
     cells = [tuple(cell) for cell in feasible_cells(run)]
     right, wrong = exact(run, WEIGHTS), exact(run, WEIGHTS - 1)
     of_sample = exact(run, np.ones(3))
-    simulated = _simulate_records(law, NUM_DRAWS, number, jax.random.key(4))
+    simulated = _simulate_records(law, NUM_DRAWS, number, jax.random.key(4), law.feasible_sets)
     p_values = []
     for d, batches in enumerate(simulated):
         codes, counts = np.unique(np.concatenate(list(batches)), axis=0, return_counts=True)
