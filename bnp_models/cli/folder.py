@@ -199,7 +199,7 @@ def reading_of(text: Text) -> Reading:
             Reading(**{name: vars(text)[name]})
         except MicrodataError as error:
             raise UsageError(f"--{name}: {error}") from None
-    return Reading(text.sep, text.encoding, text.missing or (), text.skip, text.sheet)
+    return Reading(text.sep, text.encoding, text.missing or (), skip=text.skip, sheet=text.sheet)
 
 
 def variables_of(data: Data) -> Sequence[str] | None:
