@@ -104,13 +104,16 @@ def of_levels(shape, number):
     return jnp.log(c), shape[0] / c
 
 
-def mixed_membership(model, tree="", conditions=None):
-    """Six records beside two of padding; under conditions, feasible ones."""
+def mixed_membership(model, tree="", conditions=None, missing=((), ())):
+    """Six records beside two of padding, some values missing; under conditions, feasible ones."""
     zeros = structural_zeros(conditions, NUM_LEVELS)
+    given = np.zeros((6, 3), int)
+    given[missing] = -1
     template = prepare_mixed_membership(
-        model, np.zeros((6, 3), int), NUM_LEVELS, zeros, multiple=8, trees=TREES[tree]
+        model, given, NUM_LEVELS, zeros, multiple=8, trees=TREES[tree]
     )
-    real = template.weight > 0
+    real, seen = template.weight > 0, np.pad(given.T >= 0, ((0, 0), (0, 2)), constant_values=True)
+    absent = sum(NUM_LEVELS)
 
     def draw(key):
         if zeros is None:
@@ -123,17 +126,19 @@ def mixed_membership(model, tree="", conditions=None):
         # Padding holds what no model has drawn.
         codes = jnp.where(real, codes, 0)
         rows = one_level_on(codes, NUM_LEVELS, careless[0]) + FIRST
+        rows = jnp.where(seen, rows, absent)
         weight = where(careless[1], jnp.ones_like(template.weight), template.weight)
         return dataclasses.replace(truncated.with_rows(template, rows), weight=weight)
 
     def functions(state, codes):
-        share = jnp.average(codes == 0, axis=1, weights=real)
+        share = jnp.sum((codes == 0) & seen & real, axis=1) / jnp.sum(seen & real, axis=1)
         occupied = jnp.zeros(CAPACITY).at[jnp.where(real, state.z, CAPACITY)].set(1, mode="drop")
         log_theta = jnp.log(state.theta)[codes + FIRST, state.z]
         parameters = [
             jnp.sum(jnp.where(real, jnp.log(state.alpha), 0)), jnp.log(state.rate),
             jnp.log(state.alpha0), jnp.sum(occupied), jnp.sum(state.g0**2),
-            jnp.sum((state.z[0] == state.z[1]) & real), jnp.sum(jnp.where(real, log_theta, 0)),
+            jnp.sum((state.z[0] == state.z[1]) & real),
+            jnp.sum(jnp.where(real & seen, log_theta, 0)),
             jnp.sum(state.g0 * state.theta[0]), *of_levels(state.level_shape, NUM_LEVELS[0]),
         ]  # fmt: skip
         if tree:

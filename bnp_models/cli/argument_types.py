@@ -141,6 +141,16 @@ def two_variables(text: str) -> tuple[str, str]:
     return first, second
 
 
+def value_of_variable(text: str) -> tuple[str, str]:
+    """Read a variable and one of its values, as age=9999."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a value, such as age=9999"
+        )
+    return name, value
+
+
 def file_of_variable(text: str) -> tuple[str, str]:
     """Read a variable and a file, as occupation=codes.csv; either may hold "=" too."""
     pairs = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
@@ -171,3 +181,16 @@ def importance_type(text: str) -> tuple[str, float]:
             f"{text!r} is not a variable and its importance, a number above 0, such as income=2"
         )
     return name, value
+
+
+def anonymity_type(text: str) -> tuple[int, int | None, tuple[str, ...] | None]:
+    """Read a k of k-anonymity, and the sets of variables it is for: 3, 2=10 or age,sex=5."""
+    of, _, number = text.rpartition("=")
+    if not number.isdecimal() or not 2 <= int(number) < 2**31 or text.startswith("="):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of records of at least 2, such as 3, or one for sets of "
+            "variables, such as 2=10 or age,sex=5"
+        )
+    if of.isdecimal():
+        return int(number), int(of), None
+    return int(number), None, tuple(name_list(of)) if of else None

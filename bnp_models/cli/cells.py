@@ -20,7 +20,7 @@ from bnp_models.cli.outputs import (
 from bnp_models.cli.parts import STOPPING
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
-from bnp_models.cli.samples import recoded, weights_and_variables
+from bnp_models.cli.samples import recoded, weights_and_variables, with_empty_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import read_microdata
@@ -138,8 +138,9 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     model = model_of(fit, CELL_MODELS[fit.model])
     check_sweeps(chains)
     weights, variables = weights_and_variables(data)
-    read = read_microdata(data.sample, variables, data.levels, reading_of(data.text))
-    table, changes = recoded(data, read, fit.named_ordered, fit.groups)
+    read = read_microdata(data.sample, variables, data.levels, reading_of(data))
+    with_levels = with_empty_levels(data, read)
+    table, changes = recoded(data, with_levels, fit.named_ordered, fit.groups)
     assert isinstance(table, Microdata)
     with located(data):
         check_names(table.schema.variables, command.baselines)

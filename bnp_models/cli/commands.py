@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from bnp_models.cli.argument_types import (
+    anonymity_type,
     importance_type,
     integer_type,
     name_list,
@@ -90,7 +91,7 @@ class Risk(Command):
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
         "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
         "comma or semicolon are written in double quotes. The risk without each single variable is "
-        "always estimated")  # fmt: skip
+        "always estimated, of up to 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "
@@ -100,6 +101,16 @@ class Risk(Command):
         "records that have the same values. If f is not 1, r1 is 0; r2 is the expected value of "
         "1/F for every record, where F is the number of persons of the population with these "
         "values")  # fmt: skip
+    suda: int | None = option("M", integer_type(1, 100), nargs="?", const=99, help=
+        "add two columns to records.csv: suda, the SUDA score of each record by its minimal sample "
+        "uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling fraction of "
+        "0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
+    missing_keys: str | None = option(choices=("random", "wildcard"), help=
+        "how missing values of key variables are read. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over what they may "
+        "be. wildcard: the values were suppressed, and each matches every value; a record is "
+        "unique if no other record agrees with it where both have values. protect writes files of "
+        "the second kind (default: random)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
         "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "
@@ -130,14 +141,18 @@ class Datasets:
         "changed, and the full name becomes the label of the column (default: csv)")  # fmt: skip
     datasets: int = option("M", integer_type(1, 10**6), default=5, help=
         "number of data sets (default: 5)")  # fmt: skip
-    method: str = option(
-        choices=("predictive", "balanced", "calibrated"), default="predictive", help=
+    for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
+        "what the files are for. tables: those of one and two variables are close to the sample's "
+        "(--method calibrated, or balanced if values are missing). inference: estimates with "
+        "standard errors from all files together (--method predictive)")  # fmt: skip
+    method: str | None = option(
+        choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
         "draw of the parameters. balanced: the files follow the mean of many draws, and groups of "
         "similar combinations have nearly the expected number of records. calibrated: like "
         "balanced, and the one- and two-way tables are brought close to those of the sample. In "
         "this order, files are closer to the sample, and more of its unique combinations occur in "
-        "them (default: predictive)")  # fmt: skip
+        "them (default: predictive, or as --for says)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
         "the other columns are drawn given them (partially synthetic files)")  # fmt: skip
@@ -146,6 +161,24 @@ class Datasets:
         "records these are")  # fmt: skip
     rows: int | None = option("N", integer_type(1, 2**31), help=
         "number of records in each data set (default: as many as the sample has)")  # fmt: skip
+    given: Names = option("A=X", **MANY, help=
+        "make records with this value only; the others are drawn given it. Of one variable several "
+        "values may be given, and of several variables values (models of records without "
+        "--not-applicable)")  # fmt: skip
+    from_: str | None = option("DIR", dest="from_", help=
+        "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
+        "and all other options are those of that run, but for the data sets that are "
+        "made")  # fmt: skip
+    keep_missing: bool = switch(
+        "synthetic files have missing values where the sample would: each variable with missing "
+        "values has a level for them, which is written as an empty cell; values that another "
+        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
+        "missing values)")  # fmt: skip
+
+    @property
+    def chosen_method(self) -> str:
+        """Method that was given, or that fits what the files are for; else the default."""
+        return self.method or "predictive"
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -156,12 +189,12 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "format")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "for_", "format", "from_")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none, and no "
-        "synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none without "
+        "--keep-missing, and no synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
@@ -210,7 +243,7 @@ class Impute(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """What is measured of the files."""
+    """Measures of the files."""
 
     heading: ClassVar = "measures"
 
@@ -249,7 +282,7 @@ class Relations(HouseholdColumns):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What an intruder can learn."""
+    """Knowledge that an intruder can gain."""
 
     heading: ClassVar = "attack risk"
     about: ClassVar = "what an intruder who knows all records but one can learn about that record"
@@ -325,7 +358,7 @@ class Evaluate(Command):
 
     @property
     def data(self) -> Data:
-        """What is read of the original."""
+        """Options for reading the original."""
         return Data(
             sample=self.original, variables=self.variables, drop=self.drop, levels=self.levels,
             allow_identifying=True, recoding=self.recoding, conditions=self.conditions,
@@ -372,13 +405,19 @@ class Compare(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What may be done to the records, and what is lost by it."""
+    """Changes that may be made to the records, and the loss of information that they cause."""
 
     heading: ClassVar = "protection"
 
     recode: Names = option("SPEC", **MANY, help=
         "recodings that are made in any case, before the search for others: drop:A,B and "
         "merge:A=X+Y, as for --what-if of risk")  # fmt: skip
+    k: tuple[tuple[int, int | None, Names | None], ...] = option("K", anonymity_type, **MANY, help=
+        "k-anonymity: every combination of the key variables must have K records at the least. M=K "
+        "asks this of every set of M key variables, and A,B=K of A and B together. A record with "
+        "suppressed values counts the records that have its other values")  # fmt: skip
+    strata: str | None = option("A", help=
+        "column that is no key variable: --k is asked for within each of its values")  # fmt: skip
     suppress: float = option("SHARE", share_type, default=0.05, help=
         "largest share of the records in which values may be suppressed; variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
@@ -396,13 +435,15 @@ class Protect(Command):
     """``bnp-models protect``."""
 
     name: ClassVar = "protect"
-    first: ClassVar = (*_FIRST, "max_tau1", "max_risk", "suppress")
+    first: ClassVar = (
+        *(name for name in _FIRST if name != "weights"), "max_tau1", "max_risk", "k", "suppress",
+    )  # fmt: skip
     heading: ClassVar = "protection"
     help: ClassVar = "recode and suppress until the risk of a sample is within limits"
     description: ClassVar = (
         "Protect a sample of categorical microdata: merge levels and drop variables, and then "
-        "suppress values of single records, until the estimated risk is within the limits. A "
-        "greedy search keeps the loss of information small."
+        "suppress values of single records, until the estimated risk is within the limits, or "
+        "until k-anonymity is reached. A greedy search keeps the loss of information small."
     )
     epilog: ClassVar = (
         "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
@@ -421,7 +462,7 @@ class Protect(Command):
 
 
 def _data(without: Names, **changed: Any) -> Any:
-    """What is read of a sample whose conditions are looked for, or at."""
+    """Options for reading a sample whose conditions are suggested or checked."""
     return part(
         Data, without=("keep_recoding", *without), fixed={"allow_identifying": True},
         variables="variables (default: all columns)",

@@ -7,7 +7,7 @@ from bnp_models.cli.commands import Check, Suggest
 from bnp_models.cli.folder import reading_of, say, shows_progress, variables_of
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Output
-from bnp_models.cli.samples import recoded
+from bnp_models.cli.samples import recoded, with_empty_levels
 from bnp_models.data.folders import read_records
 from bnp_models.data.microdata import Records
 from bnp_models.data.writing import write_frame
@@ -50,8 +50,8 @@ def check(command: Check) -> int:
 
 def _read(data: Data, output: Output) -> Records:
     """The sample, recoded, once the file to be written can be."""
-    table = read_records(data.sample, variables_of(data), data.levels, reading_of(data.text))
-    table, _ = recoded(data, table)
+    table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
+    table, _ = recoded(data, with_empty_levels(data, table))
     out = output.folder
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: name a file in a folder that exists")

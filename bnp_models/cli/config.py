@@ -56,6 +56,8 @@ def with_config(parser: Parser, argv: list[str]) -> list[str]:
     if command is None or not command.offered:
         return argv
     argv, path = _without_config(argv)
+    if path is None and "--from" in {flag(one.name) for one in command.offered}:
+        path = _of_earlier(argv)
     if path is None:
         return argv
     try:
@@ -117,7 +119,7 @@ def as_config(parsed: Parsed) -> str:
         text = texts[one.name]
         if one.name not in _ONCE and not _is_unsaid(text):
             read = None if text == one.told["default"] else one.told.get("type")
-            values[one.name.replace("_", "-")] = _value(text, read)
+            values[flag(one.name)[2:]] = _value(text, read)
     own = shlex.quote(str(Path(texts["out"]) / REPEATING))
     head = (
         f"# bnp-models {__version__}; to repeat this run, from the folder where it was run:\n"
@@ -181,6 +183,28 @@ def _without_config(argv: list[str]) -> tuple[list[str], str | None]:
         else:
             left.append(word)
     return left, path
+
+
+def _of_earlier(argv: list[str]) -> str | None:
+    """The file of options of the run that ``--from`` names, if it does.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    words = iter(argv)
+    for word in words:
+        name, _, folder = word.partition("=")
+        if name == "--from":
+            folder = folder or next(words, "")
+            path = Path(folder) / REPEATING
+            if not path.is_file():
+                raise ConfigError(
+                    f"--from {folder}: holds no finished run of synthesize ({REPEATING} is missing)"
+                )
+            return str(path)
+    return None
 
 
 def _words(option: Option, value: Any, path: str) -> Iterator[str]:

@@ -2,15 +2,22 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
+from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
-from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
+from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
+from bnp_models.cli.outputs import (
+    dataset_names,
+    recoding_file,
+    remove_datasets,
+    warning_lines,
+)
 from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
@@ -21,7 +28,9 @@ from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
@@ -31,10 +40,12 @@ from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
+from bnp_models.synthesis.given import check_given
 from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
+from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
 
 
 def synthesize(command: Synthesize) -> int:
@@ -46,16 +57,60 @@ def synthesize(command: Synthesize) -> int:
             "--rows: the synthetic households have the same sizes as those of the sample; leave it "
             "out"
         )
-    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows)
-    command = dataclasses.replace(command, made=made)
+    method = _method(made, inputs.table)
     try:
-        data_sets.check_method(made.method, inputs.table)
+        data_sets.check_method(method, inputs.table)
     except ValueError as error:
-        raise UsageError(f"--method {made.method}: {error}") from None
+        asked = f"--for {made.for_}" if made.method is None else f"--method {method}"
+        raise UsageError(f"{asked}: {error}") from None
+    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows, method=method)
+    command = dataclasses.replace(command, made=made)
     _check_kept(command, inputs)
+    _check_given(command, inputs)
+    more = {"given": made.given} if made.given else {}
     return _make_datasets(
-        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry
-    )
+        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
+        keep_missing=made.keep_missing,
+        **more,
+    )  # fmt: skip
+
+
+def _method(made: Datasets, table: Records | Households) -> str:
+    """Method by which the files are made, as it was given or as fits what they are for."""
+    if made.for_ is None:
+        return made.method or "predictive"
+    if made.method is not None:
+        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
+    if made.for_ == "inference":
+        return "predictive"
+    return "balanced" if table.has_missing else "calibrated"
+
+
+def _values_given(made: Datasets) -> dict[str, list[str]]:
+    """Values that all records are to have, by variable."""
+    values: dict[str, list[str]] = {}
+    for text in made.given:
+        name, _, value = text.partition("=")
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _check_given(command: Synthesize, inputs: Inputs) -> None:
+    """Check the values that all records are to have, before any work is done."""
+    made = command.made
+    if not made.given:
+        return
+    if made.keep:
+        raise UsageError("--given: with --keep records have the values of the sample; leave it out")
+    assert made.rows is not None
+    try:
+        check_given(
+            _values_given(made), inputs.model, inputs.table, inputs.conditions,
+            made.chosen_method,
+            made.rows,
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(f"--given: {error}") from None
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -81,7 +136,7 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
             "sample; leave --rows out"
         )
     try:
-        check_keep(made.keep, inputs.model, table, made.method)
+        check_keep(made.keep, inputs.model, table, made.chosen_method)
     except ValueError as error:
         raise UsageError(f"--keep: {error}") from None
     if made.carry:
@@ -100,10 +155,12 @@ def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
     inputs = checked_input(command)
     if not inputs.table.has_missing:
-        raise MicrodataError(
-            "no value is missing (only empty cells are), so there is nothing to impute",
-            file=command.data.sample,
+        but = (
+            "no value is missing but those that --empty-as-level makes a level"
+            if command.data.text.empty_as_level
+            else "no value is missing (only empty cells are)"
         )
+        raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
 
@@ -116,12 +173,16 @@ def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object)
     settings = recorded_settings(
         command, inputs, datasets=made.datasets, **more, format=made.format
     )
+    earlier = None
+    if made.from_ is not None:
+        earlier = read_run(Path(made.from_), inputs, settings)
+        check_draws(made, earlier.settings.num_chains * earlier.settings.num_arrays)
     # Convergence is judged by the margins of the levels too.
     labelling = read_labelling(sample, command.data.variables or ())
     write = functools.partial(_write_datasets, command, inputs.changes, labelling)
     if not made.carry:
         sample.close()
-    return sample_into_folder(command, inputs, settings, level_margins, write)
+    return sample_into_folder(command, inputs, settings, level_margins, write, earlier=earlier)
 
 
 def _write_datasets(
@@ -139,8 +200,9 @@ def _write_datasets(
         frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.method, keep=made.keep
-        )
+            run, made.datasets, made.rows, method=made.chosen_method, keep=made.keep,
+            given=_values_given(made),
+        )  # fmt: skip
     names = dataset_names(command)
     of_households = command.fit.households
     households = of_households.household, of_households.household_variables or ()
@@ -163,6 +225,9 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
+            frame = with_decimal_commas(frame, changes.decimal_commas)
+            if made.keep_missing:
+                frame = _with_missing(frame, changes)
             frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
             write_frame(frame, path, labelling, private=imputed)
@@ -191,15 +256,29 @@ def _write_datasets(
             path, run, frames, diagnosis=done.diagnosis, imputed=imputed, command=output.command,
             seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
-            merged={name: of.groups() for name, of in changes.merged.items()},
+            merged=changes.merged_groups,
             values_of_one=shares, kept=keep, notes=notes,
         ),
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
-    said = _renamed_message(made.format, renamed) + [
-        f"warning: {text}" for text in summary["warnings"]
+    said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
+    good_for = (
+        None
+        if imputed or keep
+        else _good_for(made.chosen_method, isinstance(run.table, Households))
+    )
+    return _datasets_message(run, frames, names, said, out, imputed, good_for)
+
+
+def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
+    """A file with missing values in the place of the levels that stood for them."""
+    schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
+    some = [
+        name
+        for name, labels in zip(schema.variables, schema.levels, strict=True)
+        if name in frame and not set(labels).isdisjoint(stand_for)
     ]
-    return _datasets_message(run, frames, names, said, out, imputed)
+    return frame.assign(**{name: frame[name].mask(frame[name].isin(stand_for)) for name in some})
 
 
 def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:
@@ -216,7 +295,7 @@ def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     """Columns of the sample that are carried along; None where none are."""
     if not made.carry:
         return None
-    carried, _ = read_frame(data.sample, made.carry, reading_of(data.text))
+    carried, _ = read_frame(data.sample, made.carry, reading_of(data))
     return carried
 
 
@@ -225,7 +304,7 @@ def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) 
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(data.sample, reading_of(data.text), list(together))
+    names = columns_of_file(data.sample, reading_of(data), list(together))
     return together[[name for name in names if name in together]]
 
 
@@ -244,7 +323,22 @@ def _num_alone(frame: pd.DataFrame) -> int:
     return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
-def _datasets_message(run, frames, names, said, out, imputed) -> str:
+def _good_for(method: str, households: bool) -> str:
+    """Line that says what files made by a method are good for, and which are for the other use."""
+    if method == "predictive":
+        other = "" if households else "; for tables close to the sample's: --for tables"
+        return (
+            "good for: estimates with standard errors, from all files together "
+            f"(bnp.evaluation.combine_partially_synthetic){other}"
+        )
+    return (
+        "good for: tables, which are closer to the sample's than those of other samples; more of "
+        "its unique combinations occur in these files. For estimates with standard errors: --for "
+        "inference"
+    )
+
+
+def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> str:
     """Lines that say what was made of the sample, and where it is."""
     kind = "completed" if imputed else "synthetic"
     keeping = "" if run.conditions is None else ", none of them in a structural zero"
@@ -254,5 +348,7 @@ def _datasets_message(run, frames, names, said, out, imputed) -> str:
     number = num_records(frames[0])
     lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}", *said]
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    if good_for is not None:
+        lines.append(good_for)
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
     return "\n".join(lines)

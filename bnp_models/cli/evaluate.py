@@ -21,15 +21,17 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.options import UsageError, flag
+from bnp_models.cli.outputs import warning_lines
 from bnp_models.cli.parts import Data, Output
-from bnp_models.cli.samples import conditions_of, given_roles, recoded
+from bnp_models.cli.samples import conditions_of, given_roles, recoded, with_empty_levels
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
-from bnp_models.data.households import persons_of, read_households
+from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
 from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import notation_in
 from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.text_files import Reading
@@ -44,6 +46,7 @@ from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.settled import NOT_APPLICABLE, empty_as_level, find_settled
 
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
@@ -123,9 +126,11 @@ def _checked_files(command: Evaluate) -> _Files:
     if households.household is not None and command.changes is not None:
         raise UsageError("--changes: describes single records and cannot be used with --household")
     original = _read(data, households)
-    persons, changes = recoded(
-        data, persons_of(original), of_households=households.household is not None
-    )
+    persons = persons_of(original)
+    as_level = data.text.empty_as_level
+    if as_level:
+        persons = with_empty_levels(data, persons)
+    persons, changes = recoded(data, persons, of_households=households.household is not None)
     bins: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
@@ -155,12 +160,18 @@ def _checked_files(command: Evaluate) -> _Files:
     if conditions is not None:
         with located(data):
             conditions.require_feasible(original)
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     # What synthesize wrote is told from the files.
-    made = Reading(missing=reading.missing)
+    found = {name: notation_in(command.original, name) for name in reading.numbers}
+    usual = {name: notation for name, notation in found.items() if notation is not None}
+    reading = dataclasses.replace(reading, notations=usual)
+    made = dataclasses.replace(reading, sep=None, encoding=None)
 
     def read(path: Source, reading: Reading = reading) -> Any:
         table = read_like(path, original, bins, reading)
+        if as_level and not isinstance(table, Households):
+            # In files of --keep-missing these cells are empty, as they are in the original.
+            table = empty_as_level(table, find_settled(persons, NOT_APPLICABLE))
         # There may be more files than a process can have open.
         if not path.is_standard_input:
             path.release()
@@ -201,7 +212,7 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
 
 def _read(data: Data, given: Relations) -> Any:
     """Read the original: `Households` where there is a column of them, else records or cells."""
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if given.household is None:
         return read_records(data.sample, variables_of(data), data.levels, reading)
     return read_households(
@@ -211,7 +222,7 @@ def _read(data: Data, given: Relations) -> Any:
 
 
 def _as_protected(path: str, table: Records) -> Recoding:
-    """What ``bnp-models protect`` made of the variables of its file."""
+    """Recoding that ``bnp-models protect`` applied to the variables of its file."""
     steps = _recodings(path)
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
@@ -353,7 +364,7 @@ def _message(summary, out, no_records):
             f"attack on every {attack['target']} that is alone with its values: "
             f"{attack['in_words']}"
         )
-    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
     lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
     return "\n".join(lines)

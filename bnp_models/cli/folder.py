@@ -15,9 +15,10 @@ from pathlib import Path
 from bnp_models.cli.config import REPEATING
 from bnp_models.cli.lock import FolderInUse, locked
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.parts import STOPPING, Data, Output, Text
+from bnp_models.cli.parts import STOPPING, Data, Output
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.recoding import variables_with_ranges
 from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_text
@@ -182,24 +183,34 @@ def located(data: Data) -> Iterator[None]:
     except MicrodataError as error:
         lines = None
         if error.row is not None:
-            _, lines = read_frame(data.sample, variables_of(data), reading_of(data.text))
+            _, lines = read_frame(data.sample, variables_of(data), reading_of(data))
         raise error.in_file(data.sample, lines) from None
 
 
-def reading_of(text: Text) -> Reading:
-    """How files are written, as far as the options say.
+def reading_of(data: Data) -> Reading:
+    """How files are written, as far as the options say, and which columns are needed as numbers.
 
     Raises
     ------
     UsageError
         If one of them says what cannot be.
     """
-    for name in ("sep", "encoding"):
+    text, asked = data.text, data.recoding
+    for name in ("sep", "encoding", "decimal", "thousands"):
         try:
             Reading(**{name: vars(text)[name]})
         except MicrodataError as error:
             raise UsageError(f"--{name}: {error}") from None
-    return Reading(text.sep, text.encoding, text.missing or (), skip=text.skip, sheet=text.sheet)
+    ranged = () if asked.recode_by is None else variables_with_ranges(asked.recode_by)
+    try:
+        return Reading(
+            text.sep, text.encoding, text.missing or (), text.skip, text.sheet,
+            text.decimal, text.thousands,
+            (*(name for name, _ in (*asked.bins, *asked.top_code)), *ranged),
+            normalise=text.normalise,
+        )  # fmt: skip
+    except MicrodataError as error:
+        raise UsageError(f"--thousands: {error}") from None
 
 
 def variables_of(data: Data) -> Sequence[str] | None:
@@ -217,7 +228,7 @@ def variables_of(data: Data) -> Sequence[str] | None:
             "--drop: is for all columns but some, and --variables or --keys say which are read; "
             "give one of them"
         )
-    names = columns_of_file(data.sample, reading_of(data.text), data.drop)
+    names = columns_of_file(data.sample, reading_of(data), data.drop)
     for name in data.drop:
         if name not in names:
             raise UsageError(f"--drop: {unknown_variable(name, names).in_file(data.sample)}")

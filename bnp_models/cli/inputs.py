@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from bnp_models.cli.commands import Impute, Sampling, Synthesize
+from bnp_models.cli.commands import Datasets, Impute, Protect, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
     CELL_MODELS,
@@ -19,7 +19,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.settings import Settings
+from bnp_models.inference.settings import Settings, interval_of_arrays
 from bnp_models.models.model import Model
 
 CELL_OPTIONS = ("cells", "hyperparameters")
@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
     changes: Changes
-    """What became of the sample's levels."""
+    """Recodings of the sample's levels."""
     chains: Chains
     """Options of the chains, with all that they leave open."""
 
@@ -57,17 +57,28 @@ def checked_input(command: Sampling) -> Inputs:
         )
     table: Records | Households
     conditions: Any
+    made = command.made if isinstance(command, Synthesize) else None
+    keep_missing = made is not None and made.keep_missing
     if model.table_type is Households:
-        table, conditions, changes = read_household_sample(data, fit)
+        table, conditions, changes = read_household_sample(data, fit, keep_missing)
     else:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
-            carry=command.made.carry if isinstance(command, Synthesize) else (),
+            beside=_beside(command), keep_missing=keep_missing,
+            tied=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
         model.check(table)
     return Inputs(model, table, conditions, changes, chains)
+
+
+def _beside(command: Sampling) -> dict[str, str]:
+    """Columns of the sample that are read and not modelled, by what they have."""
+    if isinstance(command, Protect) and command.protection.strata is not None:
+        return {"strata": command.protection.strata}
+    carry = command.made.carry if isinstance(command, Synthesize) else ()
+    return {f"carried {name}": name for name in carry}
 
 
 def model_of(fit: Fit, *arguments: Any) -> Any:
@@ -119,7 +130,8 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        if data.zeros is None and given[name] is not None:
+        none = data.zeros is None and not data.text.empty_as_level
+        if none and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 
 
@@ -151,6 +163,10 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
             f"--format {made.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
         )
+    if made.keep_missing and as_cells:
+        raise UsageError(
+            "--keep-missing: cannot be used if SAMPLE is a folder that is counted by cell"
+        )
     if inputs.changes.bins and as_cells:
         raise UsageError("--bins: cannot be used if SAMPLE is a folder that is counted by cell")
     try:
@@ -165,11 +181,19 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {made.format}:{where} {error}") from None
-    every = min(inputs.model.parameters_every, chains.num_draws)
-    kept = chains.chains * (chains.num_draws // every)
+    if made.from_ is None:
+        every = interval_of_arrays(inputs.model, inputs.table, chains.chains, chains.num_draws)
+        check_draws(
+            made, chains.chains * (chains.num_draws // every),
+            f"with --chains {chains.chains} --draws {chains.num_draws} ",
+            f" (one in {every})" if every > 1 else "",
+        )  # fmt: skip
+
+
+def check_draws(made: Datasets, kept: int, why: str = "", which: str = "") -> None:
+    """Refuse more data sets than there are draws that can be used."""
     if made.datasets > kept:
         raise UsageError(
-            f"--datasets {made.datasets}: each needs a draw of its own, but with --chains "
-            f"{chains.chains} --draws {chains.num_draws} only {kept} draws can be used"
-            + (f" (one in {every})" if every > 1 else "")
+            f"--datasets {made.datasets}: each needs a draw of its own, but {why}only {kept} draws "
+            f"can be used{which}"
         )

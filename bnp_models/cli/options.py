@@ -119,7 +119,7 @@ class Option(NamedTuple):
     heading: str
     about: str | None
     told: dict[str, Any]
-    """What `argparse.ArgumentParser.add_argument` is told."""
+    """Keyword arguments for `argparse.ArgumentParser.add_argument`."""
     last: bool
 
     @property
@@ -242,7 +242,7 @@ def _saying(read: Callable[[str], object]) -> Callable[[str], Said]:
 
 
 class Parsed(NamedTuple):
-    """What the words of a command say."""
+    """Parsed words of a command line."""
 
     command: type[Command]
     values: dict[str, Any]
@@ -278,8 +278,8 @@ def _of_said(value: Any, what: Callable[[Said], object]) -> Any:
 
 
 def flag(name: str) -> str:
-    """Option of the command line that has this name in Python."""
-    return f"--{name.replace('_', '-')}"
+    """Option of the command line that has this name in Python, where a keyword ends with "_"."""
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 def one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """Outputs of a command: the names of its files, and what it says of a risk."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from bnp_models.cli.commands import Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import numbered
 from bnp_models.cli.models import CELL_MODELS, counts_cells
 from bnp_models.cli.parts import Data
+from bnp_models.data.display import counted
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.writing import FORMATS
 
@@ -20,6 +21,8 @@ OUTPUTS = {
 }
 
 _RECODING = "recoding.csv"
+
+_WARNINGS_SHOWN = 5
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 
@@ -36,7 +39,7 @@ def output_names(command: Sampling) -> tuple[str, ...]:
 
 
 def recoding_file(data: Data, recoding: Recoding) -> dict[str, Callable]:
-    """What writes the recoding by the name of its file, if it is to be kept."""
+    """Return the file name of the recoding and the function that writes it, if it is to be kept."""
     return {_RECODING: recoding.to_file} if data.keep_recoding else {}
 
 
@@ -77,13 +80,21 @@ PROTECT = "bnp-models protect finds the coarsening and suppressions that meet th
 
 
 def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:
-    """Lines that say the verdict of a summary, where there is one, and what to do if it is no."""
+    """Lines with the verdict of a summary, if it has one, and advice if the verdict is no."""
     if "verdict" not in summary:
         return []
     verdict = summary["verdict"]
     word = {True: "yes", False: "no"}.get(verdict["release"], "unknown")
     lines = [f"release: {word}; {verdict['why']}"]
     return [*lines, advice] if advice and verdict["release"] is False else lines
+
+
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """Lines of the warnings of a command; where there are many, of the first, to be acted on."""
+    more = len(warnings) - _WARNINGS_SHOWN
+    rest = f"warning: {counted(more, 'more warning')} on the page" if more > 0 else None
+    shown = [f"warning: {sentence}" for sentence in warnings[:_WARNINGS_SHOWN]]
+    return shown if rest is None else [*shown, rest]
 
 
 def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
@@ -97,7 +108,7 @@ def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     if "usable" in summary:
         lines.append(summary["usable"]["why"])
     lines += verdict_lines(summary, PROTECT)
-    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    lines += warning_lines(summary["warnings"])
     names = (
         "risk.json",
         *([] if command.output.no_records else [table_name(command)]),

@@ -19,6 +19,7 @@ from bnp_models.cli.argument_types import (
     seconds_type,
     share_type,
     two_variables,
+    value_of_variable,
 )
 from bnp_models.cli.options import UsageError, flag, option, part, switch
 
@@ -68,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Recoding:
-    """What becomes of the levels of a column."""
+    """Recodings of the levels of columns."""
 
     heading: ClassVar = "data"
 
@@ -82,6 +83,12 @@ class Recoding:
         "merge levels that fewer than K records have: with other levels of their --groups; or with "
         "a neighbouring level, if the labels are numbers in order or the variable is --ordered; "
         "otherwise all of them into the level 'other'")  # fmt: skip
+    level: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
+        "value X of column A is a level of its own, such as a code for 'no answer': it is kept "
+        "apart from the numbers in bins, orders and top-codes, and is not merged")  # fmt: skip
+    number: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
+        "value X of column A is a number like the others, although it looks like a code, such as "
+        "99 or -1")  # fmt: skip
     recode_by: "Source | None" = option("FILE", help=
         "recode as this file says, such as recoding.csv of an earlier run (--keep-recoding): its "
         "columns are variable, level and becomes. A row with a variable alone drops it, and a "
@@ -109,11 +116,24 @@ class Text:
     sheet: str | None = option("NAME", help=
         "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
         "the first)")  # fmt: skip
+    decimal: str | None = option("C", help=
+        "mark before the decimals of numbers, a comma or a point (default: told from each column "
+        "whose numbers are asked for, by --bins, --top-code or --weights)")  # fmt: skip
+    thousands: str | None = option("C", help=
+        "mark between thousands, such as ',', '.', ' ' or \"'\" (default: told as that before "
+        "decimals)")  # fmt: skip
+    normalise: bool = switch(
+        "make labels one that are one value in several spellings: other normal forms of Unicode, "
+        "signs of no width, spaces, upper and lower case, 01 and 1, 1 and 1.0")  # fmt: skip
+    empty_as_level: bool = switch(
+        "where another column settles that values are missing, such as the occupation of children, "
+        "take these for the level 'not applicable', which structural zeros tie to that column "
+        "(default: every missing value is missing at random)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What is read of a sample, and how."""
+    """Sample to read, its variables, and how the file is read."""
 
     heading: ClassVar = "data"
 
@@ -281,6 +301,11 @@ class Fit:
     def named_ordered(self) -> Names:
         """Variables that --ordered names."""
         return self.ordered if isinstance(self.ordered, tuple) else ()
+
+    @property
+    def orders_numbers(self) -> bool:
+        """Whether variables of many numbers are ordered although nobody names them."""
+        return self.ordered in (None, "auto")
 
 
 class Sweeps(TypedDict):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pandas as pd
 
 from bnp_models.cli.commands import Protect
@@ -31,6 +32,7 @@ from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
@@ -40,6 +42,7 @@ from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
@@ -52,16 +55,23 @@ _REFIT = 0x52454649
 
 def protect_sample(command: Protect) -> int:
     """``bnp-models protect``: check everything, sample, protect, write the file and its log."""
-    if not limits_of(command.limits).given:
-        raise UsageError("protect: give --max-tau1 X, --max-risk P or both, the limits to meet")
+    asked = command.protection
+    if not limits_of(command.limits).given and not asked.k:
+        raise UsageError(
+            "protect: give --max-tau1 X, --max-risk P, the limits to meet, or --k K, or several of "
+            "them"
+        )
+    if asked.strata is not None and not asked.k:
+        raise UsageError("--strata: says where --k is asked for; give it too")
     inputs = checked_input(command)
     ids = read_ids(command.data)
-    size, asked = command.population_size, command.protection
+    size, strata = command.population_size, _read_strata(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
     settings = recorded_settings(
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
-        suppress=asked.suppress, importance=importance, refit=asked.refit,
+        suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
+        strata=asked.strata,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk, population_size=size, progress=shows_progress(command.output)
@@ -71,9 +81,17 @@ def protect_sample(command: Protect) -> int:
     monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
         inputs.model, table, size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_protected, command, inputs, ids)
+    write = functools.partial(_write_protected, command, inputs, ids, strata)
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, command.output.folder / "run.json")
+
+
+def _read_strata(command: Protect) -> np.ndarray | None:
+    """Stratum (n,) of each record of the sample, if a column of them is named."""
+    if (column := command.protection.strata) is None:
+        return None
+    frame, _ = read_frame(command.data.sample, (column,), reading_of(command.data))
+    return frame[column].to_numpy(object)
 
 
 def _check_protection(command: Protect, inputs: Inputs) -> None:
@@ -98,14 +116,28 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     except MicrodataError as error:
         raise UsageError(f"--importance: {error}") from None
     try:
+        for target in _targets(command):
+            target.check(table.schema)
+    except ValueError as error:
+        raise UsageError(f"--k: {error}") from None
+    try:
         for text in filter(None, [";".join(asked.recode)]):
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
     except MicrodataError as error:
         raise UsageError(f"--recode: {error}") from None
 
 
+def _targets(command: Protect) -> list[Anonymity]:
+    """Targets of k-anonymity."""
+    return [Anonymity(*one) for one in command.protection.k]
+
+
 def _write_protected(
-    command: Protect, inputs: Inputs, ids: pd.Series | None, done: Finished[PopulationRisk]
+    command: Protect,
+    inputs: Inputs,
+    ids: pd.Series | None,
+    strata: np.ndarray | None,
+    done: Finished[PopulationRisk],
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
     out, run, risk = done.out, done.run, done.evaluated
@@ -118,6 +150,7 @@ def _write_protected(
         run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
+        k=_targets(command), strata=strata,
     )  # fmt: skip
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None
@@ -129,13 +162,16 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
     )  # fmt: skip
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     columns = columns_of_file(data.sample, reading, data.variables or ())
     kept = [name for name in columns if name not in data.drop]
     frame, _ = read_frame(data.sample, kept, reading)
     labels = found.table.to_frame()
     made = inputs.changes
     frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
+    protected = found.apply(frame)
+    commas = [name for name in made.decimal_commas if name in protected]
+    protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
@@ -144,7 +180,7 @@ def _write_protected(
     }  # fmt: skip
     write_files(out, {
         "changes.json": functools.partial(write_json, changes),
-        "protected.csv": functools.partial(write_frame, found.apply(frame)),
+        "protected.csv": functools.partial(write_frame, protected),
         "run.json": functools.partial(write_json, done.settings | figures),
         "report.html": lambda path: write_protection_report(
             path, risk, changes, summary=summary, diagnosis=done.diagnosis,

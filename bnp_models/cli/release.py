@@ -1,4 +1,4 @@
-"""What a release is judged and filed by: limits, identifiers, title, author and date."""
+"""Limits by which a release is judged, and its identifiers, title, author and date."""
 
 import datetime
 import json
@@ -66,7 +66,7 @@ def read_ids(data: Data, all_records: bool = False) -> pd.Series | None:
             "records.csv has another column of this name; rename the column of identifiers",
             file=data.sample, column=column,
         )  # fmt: skip
-    frame, _ = read_frame(data.sample, (column,), reading_of(data.text))
+    frame, _ = read_frame(data.sample, (column,), reading_of(data))
     return frame[column]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
@@ -47,12 +49,20 @@ from bnp_models.risk.coarsening import (
 )
 from bnp_models.risk.coarser_risk import coarsen
 from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
+from bnp_models.risk.rare_combinations import check_combinations
+from bnp_models.risk.special_uniques import suda
 from bnp_models.risk.validation import Validation, validate_within
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
+_LOG = logging.getLogger(__name__)
+
 # Folded into the key that a run set aside.
 _VALIDATION = 0x56414C
+
+MOST_DROPS = 30
+"""Variables each of which is dropped by itself: the time it takes grows with their square."""
 
 
 def risk(command: Risk) -> int:
@@ -62,6 +72,8 @@ def risk(command: Risk) -> int:
         for name, given in (
             ("validate", command.validate is not None), ("what-if", command.what_if),
             ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
+            ("suda", command.suda is not None),
+            ("missing-keys", command.missing_keys),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
@@ -79,33 +91,72 @@ def risk(command: Risk) -> int:
     table = persons_of(inputs.table)
     if command.all_records and isinstance(table, ContingencyTable):
         raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
+    scores = _suda(command, records_of(table))
     weighted = isinstance(table, WeightedMicrodata)
+    reading = _reading_of_missing(command, records_of(table))
     with located(data):
-        check_table(records_of(table), command.population_size, command.all_records)
+        check_table(records_of(table), command.population_size, command.all_records, complete=False)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
-        ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
-        all_records=command.all_records, **release_settings(command),
+        ties=command.ties, missing_keys=reading if table.has_missing else None,
+        coarsenings=list(coarsenings), baselines=command.baselines,
+        all_records=command.all_records, suda=command.suda, **release_settings(command),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
         population_size=command.population_size,
         ties=command.ties,
         all_records=command.all_records,
+        missing_keys=reading,
         progress=shows_progress(command.output),
     )
     assert isinstance(inputs.model, PredictsCells)
-    # The bar shows no tau_1 of a sample with weights: the monitor would take it for a simple one.
-    monitor = None if weighted else tau1_monitor(
+    # The bar shows no tau_1 of a sample with weights, which the monitor would take for a simple
+    # one, nor of one with missing values.
+    monitor = None if weighted or table.has_missing else tau1_monitor(
         inputs.model, table, command.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_risk, command, inputs, coarsenings, ids)
+    write = functools.partial(_write_risk, command, inputs, coarsenings, ids, scores)
     # Only the digest of its file is asked for from here on.
     data.sample.release()
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, document)
+
+
+def _reading_of_missing(command: Risk, table: Records) -> str:
+    """How missing values are read, which is said where there are any and it was not asked for.
+
+    Raises
+    ------
+    UsageError
+        If an option takes no missing values.
+    """
+    reading = command.missing_keys or MISSING_KEYS[0]
+    if not table.has_missing:
+        return reading
+    for name, given in (
+        ("validate", command.validate is not None), ("baselines", command.baselines),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(
+                f"--{name}: takes no missing values; leave it out, or complete the records with "
+                "bnp-models impute"
+            )
+    if command.all_records and reading == "random":
+        raise UsageError(
+            "--all-records: with missing values, needs --missing-keys wildcard; or leave it out"
+        )
+    if command.missing_keys is None:
+        number = num_incomplete(table)
+        _LOG.warning(
+            "%s: %s of %s records have missing values, which are taken as missing at random "
+            "(--missing-keys random): each of them stands for a value that is not known; if the "
+            "values were suppressed, say --missing-keys wildcard", command.data.sample,
+            f"{number:,}", f"{table.n:,}",
+        )  # fmt: skip
+    return reading
 
 
 def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
@@ -125,7 +176,32 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
         require_listable(asked, table, conditions)
     except MicrodataError as error:
         raise UsageError(f"{of}: {error}") from None
+    if table.num_variables > MOST_DROPS:
+        _LOG.warning(
+            "%s: %d key variables: the risk without each single one is estimated for up to %d; "
+            "name those of interest (--what-if drop:A), or choose fewer --variables",
+            command.data.sample, table.num_variables, MOST_DROPS,
+        )  # fmt: skip
+        return sets | asked
     return sets | asked | single_drops(table, conditions)
+
+
+def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
+    """SUDA scores of the records, where they are asked for."""
+    if command.suda is None:
+        return None
+    if not isinstance(table, Microdata):
+        raise UsageError("--suda: needs records, and the sample is a folder; leave it out")
+    columns = ["suda", "dis_suda"]
+    for name in columns:
+        if name in (*table.schema.variables, command.data.id):
+            raise UsageError(f"--suda: records.csv gets a column {name!r}; rename that of SAMPLE")
+    largest = min(command.suda, table.num_variables)
+    try:
+        check_combinations(table.num_variables, largest, "give a smaller M, or fewer --variables")
+    except ValueError as error:
+        raise UsageError(f"--suda: {error}") from None
+    return suda(table, largest).frame()[columns]
 
 
 def _write_risk(
@@ -133,6 +209,7 @@ def _write_risk(
     inputs: Inputs,
     coarsenings: dict[str, Recoding],
     ids: pd.Series | None,
+    scores: pd.DataFrame | None,
     done: Finished[PopulationRisk],
 ) -> str:
     """Write the files of a risk; return what is said of it."""
@@ -142,7 +219,10 @@ def _write_risk(
     validation = None
     if command.validate is not None:
         validation = _validate(run, command.validate, chains, shows_progress(output))
-    coarser = coarsen(run, command.population_size, coarsenings, ties=command.ties)
+    coarser = coarsen(
+        run, command.population_size, coarsenings, ties=command.ties,
+        missing_keys=command.missing_keys or MISSING_KEYS[0],
+    )  # fmt: skip
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),
@@ -159,7 +239,7 @@ def _write_risk(
 
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_table = functools.partial(write_records, result, ids=ids, bom=command.bom)
+    write_table = functools.partial(write_records, result, ids=ids, beside=scores, bom=command.bom)
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
         **({} if output.no_records else {table_name(command): write_table}),

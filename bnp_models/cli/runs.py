@@ -38,7 +38,7 @@ class Finished(Generic[Found]):
     """The folder."""
     run: Run
     evaluated: Found
-    """What was evaluated of the run."""
+    """Result that was computed from the draws of the run."""
     diagnosis: Diagnosis
     settings: dict[str, Any]
     """Settings for run.json."""
@@ -84,6 +84,7 @@ def sample_into_folder(
     evaluate: Callable[[Run], Found],
     write: Callable[[Finished[Found]], str],
     monitor: Callable | None = None,
+    earlier: Run | None = None,
 ) -> int:
     """Sample and write, unless it is done; leave no empty folder behind.
 
@@ -99,6 +100,8 @@ def sample_into_folder(
         Writes the results; returns what is said at the end.
     monitor
         What bars show of a chain.
+    earlier
+        A finished run, whose draws are used in the place of new ones.
 
     Returns
     -------
@@ -116,7 +119,9 @@ def sample_into_folder(
     def work(out: Path) -> str:
         if not chains.resume:
             remove_outputs(command, out)
-        run = _sample(inputs, output, checkpoint, diagnose, monitor)
+        run = earlier
+        if run is None:
+            run = _sample(inputs, output, checkpoint, diagnose, monitor)
         diagnosis = diagnose(run)
         said = settings | {"command": output.command}
         answer = write(Finished(out, run, cast(Found, diagnosis.evaluated), diagnosis, said))

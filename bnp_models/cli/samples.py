@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,18 +12,21 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.cli.folder import located, reading_of, variables_of
+from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
-from bnp_models.data.bins import Bins, bin_columns
+from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
-from bnp_models.data.merging import merge_levels
+from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import records_of, weighted_microdata
@@ -33,6 +36,14 @@ from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.settled import (
+    NOT_APPLICABLE,
+    empty_as_level,
+    find_settled,
+    in_words,
+    keep_empty,
+    ties,
+)
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 from bnp_models.zeros.suggestions import settled_conditions
 
@@ -41,12 +52,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What became of the levels of a sample before a model saw them."""
+    """Recodings of the levels of a sample before a model was fitted."""
 
     original: Records
     """Records, or persons, as they were read."""
     recoding: Recoding
     """What became of their variables."""
+    decimal_commas: tuple[str, ...] = ()
+    """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
 
     @property
     def all(self) -> dict[str, Merged]:
@@ -90,10 +103,22 @@ class Changes:
         return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
-        """What was changed, for run.json."""
+        """Bins and merged levels, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
-        merged = {name: of.groups() for name, of in self.merged.items()}
-        return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}
+        own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
+               for name, of in self.all.items()}  # fmt: skip
+        found: dict[str, dict] = {
+            "bins": bins,
+            "merged": self.merged_groups,
+            "own_levels": {name: labels for name, labels in own.items() if labels},
+        }
+        return {k: v for k, v in found.items() if v}
+
+    @property
+    def merged_groups(self) -> dict[str, dict[str, list[str]]]:
+        """Labels that were merged, by the level they became, of the variables that have any."""
+        found = {name: of.groups() for name, of in self.merged.items()}
+        return {name: groups for name, groups in found.items() if groups}
 
     def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Columns of the sample's records with the values that were read where they have bins."""
@@ -114,7 +139,13 @@ class Changes:
 
 
 def read_sample(
-    data: Data, fit: Fit, *, as_cells: bool = False, carry: Names = ()
+    data: Data,
+    fit: Fit,
+    *,
+    as_cells: bool = False,
+    beside: Mapping[str, str] | None = None,
+    keep_missing: bool = False,
+    tied: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -124,28 +155,41 @@ def read_sample(
         What is read, and for which model.
     as_cells
         Whether cells with counts are read, of a folder.
+    beside
+        Columns that are not modelled, by what they have.
     carry
         Columns that are copied and not modelled.
+    keep_missing
+        Whether missing values are levels.
+    tied
+        Whether the model takes structural zeros, which tie values that are missing by design.
     """
     table: Records
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if as_cells and data.weights is not None:
         raise UsageError(
             f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
             "which can hold design weights"
         )
-    weights, variables = weights_and_variables(data, carry)
+    weights, variables = weights_and_variables(data, beside)
     if as_cells:
         table = read_contingency_table(data.sample, variables, data.levels, reading)
-        with located(data):
-            table.require_complete(f"the {fit.model} model of a folder")
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table, changes = recoded(data, table, fit.named_ordered, fit.groups)
+    table = with_empty_levels(data, table, keep_missing)
+    if as_cells:
+        with located(data):
+            table.require_complete(f"the {fit.model} model of a folder")
+    table, changes = recoded(
+        data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
+    )
+    of_levels = ties(table) if tied and (keep_missing or data.text.empty_as_level) else None
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
     conditions = conditions_of(data, records_of(table))
+    if of_levels is not None:
+        conditions = _both(conditions, of_levels, records_of(table))
     if conditions is None:
         return table, None, changes
     try:
@@ -179,15 +223,62 @@ def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
     )
 
 
-def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | None, Changes]:
+def _both(given: StructuralZeros | None, more: StructuralZeros, table: Records) -> StructuralZeros:
+    """Structural zeros that are given, and others, which leave a weight class free."""
+    free = len(table.schema.variables) - more.conditions.shape[1]
+    codes = np.pad(more.conditions, ((0, 0), (0, free)), constant_values=-1)
+    if given is None:
+        return StructuralZeros(table.schema, codes)
+    rows = np.concatenate([given.rows, given.rows.max(initial=-1) + 1 + np.arange(len(codes))])
+    return StructuralZeros(table.schema, np.concatenate([given.conditions, codes]), rows)
+
+
+def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) -> Records:
+    """Records in which missing values are levels, as far as was asked for.
+
+    Where another column settles that values are missing, it is said, whatever is done with them.
+
+    Raises
+    ------
+    UsageError
+        If --empty-as-level is given, and no column settles any missing value.
+    """
+    settled = find_settled(table)
+    asked = data.text.empty_as_level
+    if asked and not settled and not keep_missing:
+        raise UsageError(
+            "--empty-as-level: no column settles where the values of another one are missing; "
+            "leave it out, or write a label of your own into these cells"
+        )
+    then = (
+        f"these values are the level {NOT_APPLICABLE!r}"
+        if asked or keep_missing
+        else "these values are taken as missing at random, which means that every record has a "
+        "value; if these have none, say --empty-as-level, which makes them the level "
+        f"{NOT_APPLICABLE!r}"
+    )
+    for sentence in in_words(table, settled):
+        _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    if asked or keep_missing:
+        table = empty_as_level(table, settled)
+    return keep_empty(table) if keep_missing else table
+
+
+def read_household_sample(
+    data: Data, fit: Fit, keep_missing: bool = False
+) -> tuple[Households, Rules | None, Changes]:
     """Coded households, the rules that they keep, and changes of their persons' levels."""
     given = fit.households
     assert given.household is not None
     table = read_households(
         data.sample, given.household, given.household_variables or (), variables_of(data),
-        data.levels, reading=reading_of(data.text),
+        data.levels, reading=reading_of(data),
     )  # fmt: skip
-    persons, changes = recoded(data, table.persons, fit.named_ordered, fit.groups, True)
+    persons, changes = recoded(
+        data, table.persons, fit.named_ordered, fit.groups, True, fit.orders_numbers
+    )
+    with_levels = with_empty_levels(data, table.persons, keep_missing)
+    persons, changes = recoded(data, with_levels, fit.named_ordered, fit.groups, True)
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
     head = None if given.head == "no" else find_head(persons.schema, roles)
@@ -267,13 +358,13 @@ def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
 
 
 def weights_and_variables(
-    data: Data, carry: Names = ()
+    data: Data, others: Mapping[str, str] | None = None
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
     variables = variables_of(data)
     given = {"weights": data.weights, "identifiers": data.id}
     beside = {what: name for what, name in given.items() if name is not None}
-    beside |= {f"carried {name}": name for name in carry}
+    beside |= others or {}
     for what, name in beside.items():
         if data.variables is not None and name in data.variables:
             raise MicrodataError(
@@ -281,7 +372,7 @@ def weights_and_variables(
                 file=data.sample,
                 column=name,
             )
-    reading = reading_of(data.text)
+    reading = reading_of(data)
     if data.variables is None and beside:
         names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
         for name in map(str, beside.values()):
@@ -298,13 +389,26 @@ def recoded(
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
     of_households: bool = False,
+    by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
+
+    Parameters
+    ----------
+    data, table
+        What was asked for, and the records as they were read.
+    ordered, groups
+        Variables that are named as ordered, and files of groups of levels.
+    of_households
+        Whether the records are persons of households.
+    by_order
+        Whether other variables of many numbers are ordered too.
 
     Raises
     ------
     MicrodataError
-        If that cannot be done, or a column identifies records and was not asked for.
+        If that cannot be done, a column identifies records and was not asked for, or labels are not
+        what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
     if both := sorted(bins.keys() & top.keys()):
@@ -323,30 +427,44 @@ def recoded(
             "--variables"
         )
     with located(data):
-        changed = Recoding.of(table.schema, by).coarser(table) if by else table
+        own = own_levels(table, by_variable(data.recoding.level))
+        if both := sorted(by.keys() & own.keys()):
+            raise UsageError(
+                f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
+            )
+        changed = in_bins(table, own)
+        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
             changed, top, data.recoding.merge_rare or 0, ordered=ordered,
             groups=as_hierarchies(groups or ()), but={*bins, *given},
         )  # fmt: skip
-        merged = given | merged
+        merged = own | given | merged
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
+        for name in bins:
+            say_kept(data, "--bins", name, table, made[name].labels)
+        for name in top:
+            say_kept(data, "--top-code", name, table, merged[name].labels)
         _refuse_identifying(data, changed, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
-    return changed, Changes(table, Recoding.of(table.schema, {**dropped, **merged, **made}))
+    commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
+    recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
+    return changed, Changes(table, recoding, tuple(commas))
 
 
-def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
-    """Refuse a column that identifies records, unless it was asked for."""
-    if data.allow_identifying or data.variables is not None:
+def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
+    """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
+    if data.allow_identifying:
         return
-    declared = set() if data.levels is None else set(read_levels(data.levels))
-    if not (found := identifying_variables(table, {*but, *declared})):
+    asked = set() if data.levels is None else set(read_levels(data.levels))
+    asked = (asked | set(data.variables or ())) - set(bins)
+    if not (found := identifying_variables(table, asked)):
         return
     first, *others = found
     # With --variables nothing more is refused: what is left out by name has to be known at once.

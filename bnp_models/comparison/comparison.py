@@ -65,7 +65,7 @@ class Compared:
         return self.diagnosis.warnings + self.checks.warnings()
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "run": title_of(self.run),
             "held out": f"{self.held_out:.4f} nats a record",
@@ -124,7 +124,7 @@ class Comparison:
         return pd.DataFrame(rows).sort_values("held_out", ascending=False, ignore_index=True)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         what = (
             f"{counted(len(self.models), 'model')}, {self.folds} of {self.num_folds} parts held out"
         )

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
-from bnp_models.data.label_numbers import plain_number, written
+from bnp_models.data.label_numbers import plain_number, read_numbers, written
+from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, as_records
 from bnp_models.data.recoding import Merged, Recoding, digits
+from bnp_models.data.respelling import require_readable
 from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of, unknown_variable
 
 # So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
@@ -26,8 +28,9 @@ class Bins(Merged):
     """Bins of one numeric column, each of a run of adjacent values.
 
     A value that as many records have as a bin should hold is a bin of its own, and so is every
-    label that is not a number, such as a code for "not applicable"; the labels of these come first.
-    Values between bins are in the nearest below, or the lowest.
+    label that is not a number, such as a code for "not applicable"; the labels of these come first,
+    but for one like "85+", which comes last. Values between bins are in the nearest below, or the
+    lowest.
 
     Examples
     --------
@@ -62,7 +65,8 @@ class Bins(Merged):
         variable
             Name of the column.
         values
-            (V,) distinct values; those that are no numbers stay as they are.
+            (V,) distinct values; those that are no numbers stay as they are: an `OwnLevel`, a label
+            without digits, and a range above or below all numbers, such as "85+".
         counts
             (V,) records of each.
         number
@@ -71,7 +75,8 @@ class Bins(Merged):
         Raises
         ------
         MicrodataError
-            If fewer than two of the values are numbers.
+            If fewer than two of the values are numbers, or a value with digits cannot be read as
+            one.
 
         Notes
         -----
@@ -79,8 +84,8 @@ class Bins(Merged):
         the 5th smallest and the 5th largest value, or lie further inside; values beyond them are
         replaced by values that are drawn between the ends.
         """
+        require_readable(values, counts, variable, "putting them into bins")
         numbers = [plain_number(value) for value in values]
-        others = [value for value, x in zip(values, numbers, strict=True) if x is None]
         pairs = sorted((x, i) for i, x in enumerate(numbers) if x is not None)
         x, order = [x for x, _ in pairs], [i for _, i in pairs]
         if len(order) < 2:
@@ -88,6 +93,7 @@ class Bins(Merged):
                 "has fewer than two numbers, so that there is nothing to put into bins",
                 column=variable,
             )
+        others, above = _beside(variable, values, numbers)
         count = np.asarray(counts)[order]
         total, labels, ends = np.cumsum(count), [], []
         for first, last in _runs(x, count, count.sum() / number):
@@ -97,17 +103,18 @@ class Bins(Merged):
                 labels.append(values[order[x.index(low)]])
             else:
                 labels.append(" to ".join(map(written, (low, high))))
-        nothing = [(math.nan,) * 3] * len(others)
-        lows, highs, units = np.array([*nothing, *ends], float).T
+        nothing = (math.nan,) * 3
+        padded = [*[nothing] * len(others), *ends, *[nothing] * len(above)]
+        lows, highs, units = np.array(padded, float).T
         decimals = None
         if any(isinstance(values[i], str) for i in order):
             decimals = max(len(text_of(values[i]).partition(".")[2]) for i in order)
-        labels = [*others, *labels]
-        cuts = list(map(digits, lows[len(others) :]))
+        labels = [*others, *labels, *above]
+        cuts = list(map(digits, lows[len(others) :][: len(ends)]))
         between = [f"{low} to <{high}" for low, high in zip(cuts, cuts[1:], strict=False)]
         ranges = [f"<{cuts[0]}", *between, f">={cuts[-1]}"]
         codes = {text_of(label): b for b, label in enumerate(labels)}
-        code = [len(others), *range(len(others), len(labels))]
+        code = [len(others), *range(len(others), len(others) + len(ends))]
         within = dict(zip(ranges, code, strict=True))
         return cls(variable, tuple(labels), codes, within, lows, highs, units, decimals)
 
@@ -137,7 +144,7 @@ class Bins(Merged):
         return pd.Series(made).infer_objects()
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {"labels": ", ".join(map(str, self.labels))}
         return Shown(f"Bins: {counted(len(self.labels), 'bin')} of {self.variable}", lines)
 
@@ -249,6 +256,35 @@ def draw_in_bins(
         else:
             columns[variable] = drawn.set_axis(frame.index)
     return frame.assign(**columns)
+
+
+def _beside(
+    variable: str, values: Sequence[Label], numbers: Sequence[Fraction | None]
+) -> tuple[list[Label], list[Label]]:
+    """Labels that are not put into bins: those before the bins, and those above all numbers."""
+    known = [float(x) for x in numbers if x is not None]
+    before: list[Label] = []
+    above: list[Label] = []
+    for value, x, interval in zip(values, numbers, read_numbers(values), strict=True):
+        if x is not None:
+            continue
+        if interval is not None and interval.low == interval.high:
+            raise MicrodataError(
+                f"level {quoted(value)} is a number with a unit or a sign beside it; write the "
+                "number alone",
+                column=variable,
+            )
+        if interval is not None and interval.low > max(known):
+            above.append(value)
+        elif interval is None or interval.high < min(known):
+            before.append(value)
+        else:
+            raise MicrodataError(
+                f"level {quoted(value)} is not one number, and numbers that are put into bins may "
+                "be in it; correct it, or merge levels in another way (--recode-by)",
+                column=variable,
+            )
+    return before, above
 
 
 def _runs(x, count, size) -> list[tuple[int, int]]:

@@ -48,7 +48,7 @@ class Cells(NamedTuple):
         return np.flatnonzero(self.counts[self.record_cell] == 1)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         number = (
             f"{counted(len(self.record_cell), 'record')} in {counted(len(self.counts), 'cell')}"
         )

@@ -122,7 +122,7 @@ class ContingencyTable(Coded):
         return ContingencyTable(schema, *grouped)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         what = f"{counted(self.n, 'record')} in {counted(len(self.counts), 'cell')}"
         lines = levels_by_variable(self.schema.variables, self.schema.levels)
         uniques = {"cells with one record": len(self.unique_cells)}

@@ -13,18 +13,18 @@ _WIDTH, _NAMES, _ROWS = 80, 10, 5
 
 
 class Shown(NamedTuple):
-    """What is shown of an object."""
+    """Title, figures and rows that display an object, as text or in a notebook."""
 
     title: str
-    """What it is, in one line."""
+    """Kind of the object, in one line."""
     lines: Mapping[str, object] = {}
-    """Its figures by name; None leaves one out."""
+    """Figures of the object by name; a figure that is None is not shown."""
     frame: pd.DataFrame | None = None
-    """Rows below, of which the first are shown."""
+    """Table below the figures, of which the first rows are shown."""
 
 
 class Displayed(Protocol):
-    """An object that says what is shown of it."""
+    """Object with a method that gives its display."""
 
     def _shown(self) -> Shown: ...
 
@@ -33,9 +33,9 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def displayed(cls: _Class) -> _Class:
-    """Give a class the ``__repr__`` and ``_repr_html_`` that its ``_shown`` says.
+    """Give a class a ``__repr__`` and a ``_repr_html_`` that are made from its ``_shown``.
 
-    Used below `dataclass`, which then leaves ``__repr__`` as it is.
+    Apply it below `dataclass`, which then leaves ``__repr__`` as it is.
     """
     cls.__repr__ = as_text  # type: ignore[assignment, method-assign]
     cls._repr_html_ = as_html  # type: ignore[attr-defined]
@@ -114,6 +114,12 @@ def whole(number: int) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number and what is counted, such as "1 record" and "1,234 records"."""
     return f"{whole(number)} {one if number == 1 else many or one + 's'}"
+
+
+def first_parts(parts: Sequence[str], what: str, most: int = 4) -> str:
+    """The first parts of a sentence, and how many more there are of what they are about."""
+    more = len(parts) - most
+    return "; ".join([*parts[:most], *([counted(more, f"more {what}")] if more > 0 else [])])
 
 
 def levels_by_variable(

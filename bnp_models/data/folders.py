@@ -73,6 +73,12 @@ def read_contingency_table(
     >>> counted.digest == table.tabulated.digest
     True
     """
+    if reading.normalise or reading.decimal or reading.thousands:
+        raise MicrodataError(
+            "is counted in parts, of which none tells how the labels of the whole are written; "
+            "write them alike in the files, and leave --normalise, --decimal and --thousands out",
+            file=path,
+        )
     with opened(path) as source:
         declared, chosen = choose_columns(
             source, levels, lambda names: choose_variables(variables, names), reading

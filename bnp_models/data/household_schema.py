@@ -173,7 +173,7 @@ class HouseholdSchema:
         return tuple(name for name in self.personal if name != self.head[0])
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "household": self.household,
             "household variables": ", ".join(self.household_level) or "none",

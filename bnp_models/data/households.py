@@ -428,7 +428,7 @@ class Households:
         return column
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         schema, size = self.schema, self.sizes
         what = f"{counted(self.n, 'household')} of {counted(self.num_persons, 'person')}"
         household = levels_by_variable(schema.household_variables, schema.household_levels)
@@ -495,6 +495,7 @@ def read_households(
         code,
         reading,
         (household, *household_variables, *(variables or ())),
+        (household,),
     )
 
 

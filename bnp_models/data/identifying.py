@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.bins import level_counts
-from bnp_models.data.label_numbers import plain_number
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.notation import looks_like_number
 from bnp_models.data.schema import plain_label, text_of
 
 SMALLEST_SHOWN = 5
@@ -111,7 +111,7 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
             continue
         alone = float((counts == 1).sum() / known)
         seen = (label for label, count in zip(labels, counts, strict=True) if count)
-        numbers = sum(plain_number(label) is not None for label in seen)
+        numbers = sum(looks_like_number(label) for label in seen)
         are_numbers = 2 * numbers > values
         if alone >= (OF_NUMBERS if are_numbers else LARGEST_SHARE):
             found.append(Identifying(name, values, alone, None, are_numbers))

@@ -88,6 +88,12 @@ _NO_NUMBERS = re.compile(
 )
 
 
+class OwnLevel(str):
+    """A label that stands for no number, although it may look like one, such as a code 9999."""
+
+    __slots__ = ()
+
+
 class Interval(NamedTuple):
     """The numbers from `low` to `high`, both included; an open end is infinite."""
 
@@ -97,7 +103,7 @@ class Interval(NamedTuple):
 
 def plain_number(label: Label) -> Fraction | None:
     """Return the number that a label is or spells, exactly; None where it is none or a range."""
-    if isinstance(label, bool) or not isinstance(label, str | int | float):
+    if isinstance(label, bool | OwnLevel) or not isinstance(label, str | int | float):
         return None
     text = text_of(label).strip()
     return Fraction(text) if _PLAIN.fullmatch(text) else None
@@ -105,6 +111,8 @@ def plain_number(label: Label) -> Fraction | None:
 
 def is_no_answer(label: Label) -> bool:
     """Whether a label says that there is no number, such as "none", "unknown" or "n/a"."""
+    if isinstance(label, OwnLevel):
+        return True
     return _NO_NUMBERS.fullmatch(" ".join(text_of(label).casefold().split())) is not None
 
 
@@ -157,7 +165,7 @@ def read_numbers(labels: Sequence[Label]) -> list[Interval | None]:
 
 
 class _Read(NamedTuple):
-    """What one label says."""
+    """Range of numbers that was read from one label."""
 
     low: float
     high: float
@@ -171,7 +179,9 @@ def _read(label: Label) -> _Read | None:
     """The interval and the unit of one label; None where it is no interval."""
     if (number := plain_number(label)) is not None:
         return _Read(float(number), float(number))
-    if not isinstance(label, str) or len(label) > 1000 or (bare := _bare(label)) is None:
+    if not isinstance(label, str) or isinstance(label, OwnLevel) or len(label) > 1000:
+        return None
+    if (bare := _bare(label)) is None:
         return None
     text, unit = bare
     for form, low, high, low_is_out, high_is_out in _FORMS:

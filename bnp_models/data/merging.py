@@ -7,21 +7,12 @@ import numpy as np
 
 from bnp_models.data.bins import in_bins, level_counts
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, as_hierarchies
-from bnp_models.data.label_numbers import (
-    are_ordered,
-    is_no_answer,
-    read_numbers,
-    written,
-)
+from bnp_models.data.label_numbers import OwnLevel, are_ordered, read_numbers, written
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, digits, level_names
-from bnp_models.data.schema import (
-    Label,
-    MicrodataError,
-    text_of,
-    unknown_variable,
-)
+from bnp_models.data.respelling import require_readable
+from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 
 OTHER = "other"
 """Label of the rare levels of a variable whose levels have no order, merged."""
@@ -65,8 +56,8 @@ def merge_levels(
     Raises
     ------
     MicrodataError
-        If a variable to be top-coded is unknown, or has no number from the given one on; if a level
-        has groups but is in none.
+        If a variable to be top-coded is unknown, has no number from the given one on, or has a
+        value with digits that cannot be read as a number; if a level has groups but is in none.
 
     Examples
     --------
@@ -85,15 +76,14 @@ def merge_levels(
         of, left = np.arange(len(labels)), list(labels)
         at_top = None
         if name in top:
+            require_readable(labels, level_counts(table, name), name, "top-coding")
             of, left, at_top = _top_coded(name, labels, top[name])
         if rare > 1 and name not in but:
             counts = np.bincount(of, level_counts(table, name), len(left))
             if name in hierarchies and name not in top:
                 again, left = _join_in_groups(name, left, counts, rare, hierarchies[name])
-            elif name in ordered or are_ordered(left):
-                again, left = _join_neighbours(left, counts, rare)
             else:
-                again, left = _join_rare(left, counts, rare)
+                again, left = _join_but_own(left, counts, rare, name in ordered)
             of = again[of]
             at_top = None if at_top is None else int(again[at_top])
         if len(left) < len(labels) or name in top:
@@ -149,21 +139,14 @@ def _top_coded(
     above = np.zeros(len(labels), bool)
     for code, (label, interval) in enumerate(zip(labels, read_numbers(labels), strict=True)):
         if interval is None:
-            if any(map(str.isdigit, text_of(label))) and not is_no_answer(label):
-                raise MicrodataError(
-                    f"level {quoted(label)} cannot be read as a number or a range of numbers, so "
-                    f"that nobody knows whether it is {written(limit)} or more; rename it in the "
-                    "file",
-                    column=name,
-                )
-        elif interval.low < limit <= interval.high:
+            continue
+        if interval.low < limit <= interval.high:
             raise MicrodataError(
                 f"level {quoted(label)} has numbers below {written(limit)} and numbers from it on; "
                 "top-code from the first number of a level",
                 column=name,
             )
-        else:
-            above[code] = interval.low >= limit
+        above[code] = interval.low >= limit
     if not above.any():
         raise MicrodataError(
             f"has no number of {written(limit)} or more to be top-coded; give a smaller one",
@@ -176,6 +159,57 @@ def _top_coded(
     position = np.cumsum(~above) - 1
     of = np.where(above, place, position + (position >= place))
     return of, list(left), place
+
+
+def _join_but_own(
+    labels: Sequence[Label], counts: np.ndarray, least: int, ordered: bool
+) -> tuple[np.ndarray, list[Label]]:
+    """Merge rare levels but those that are to be levels of their own, which come last."""
+    own = np.array([isinstance(label, OwnLevel) for label in labels], bool)
+    others = [label for label, is_own in zip(labels, own, strict=True) if not is_own]
+    if not others:
+        return np.arange(len(labels)), list(labels)
+    join = _join_neighbours if ordered or are_ordered(others) else _join_rare
+    again, left = join(others, counts[~own], least)
+    of = np.empty(len(labels), int)
+    of[~own], of[own] = again, len(left) + np.arange(own.sum())
+    return of, [*left, *(label for label, is_own in zip(labels, own, strict=True) if is_own)]
+
+
+def own_levels(table: Records, levels: Mapping[str, Collection[str]]) -> dict[str, Merged]:
+    """Set values of variables apart from the numbers, as levels of their own that come last.
+
+    Parameters
+    ----------
+    table
+        Records.
+    levels
+        By variable, texts of such values.
+
+    Returns
+    -------
+    merged
+        The levels of these variables, as texts, by name.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable or a value is unknown.
+    """
+    merged = {}
+    for name, texts in levels.items():
+        if name not in table.schema.variables:
+            raise unknown_variable(name, table.schema.variables, "variable")
+        labels = table.schema.levels[table.schema.variables.index(name)]
+        known = list(map(text_of, labels))
+        for text in texts:
+            if text not in known:
+                raise MicrodataError(f"has no value {quoted(text)} to be a level", column=name)
+        left: list[Label] = [text for text in known if text not in texts]
+        left += [OwnLevel(text) for text in known if text in texts]
+        position = {text_of(label): code for code, label in enumerate(left)}
+        merged[name] = Merged.of(name, labels, [position[text] for text in known], left)
+    return merged
 
 
 def _join_neighbours(

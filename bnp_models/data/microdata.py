@@ -183,7 +183,7 @@ class Microdata(Coded):
         return group_cells(self.codes, self.schema.num_levels)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         incomplete = int((~self.complete).sum())
         lines = levels_by_variable(self.schema.variables, self.schema.levels)
         missing = {"missing": f"values in {counted(incomplete, 'record')}"} if incomplete else {}

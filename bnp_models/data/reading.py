@@ -15,6 +15,7 @@ import pandas as pd
 from bnp_models.data import excel
 from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.respelling import respelled
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -80,9 +81,9 @@ def read_microdata(
         Declared levels as in :meth:`Microdata.from_frame`, or the file that
         :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
-        What is between the cells, the encoding, labels that stand for missing values, and where
-        the header is. A first column that numbers the rows and has no name is left out, and so are
-        columns without name and values.
+        What is between the cells, the encoding, labels that stand for missing values, where the
+        header is, and how numbers are written. A first column that numbers the rows and has no name
+        is left out, and so are columns without name and values.
 
     Raises
     ------
@@ -112,6 +113,7 @@ def read_coded(
     code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
     reading: Reading = AS_FOUND,
     wanted: Sequence[str] = (),
+    identifiers: Sequence[str] = (),
 ) -> Coded:
     """Read the columns that `choose` picks of a file's names, coded by `code`.
 
@@ -125,6 +127,8 @@ def read_coded(
         Takes the frame of the chosen columns and the levels declared of them, returns coded data.
     wanted : sequence of str
         Names that `choose` will ask for, as for :func:`columns_of_file`.
+    identifiers : sequence of str
+        Columns whose labels stay as they are in the file.
 
     Raises
     ------
@@ -140,6 +144,16 @@ def read_coded(
                 tell_of_unused(
                     source, name, frame[name].cat.categories.difference(kept, sort=False)
                 )
+        try:
+            kept = frame[[name for name in chosen if name in identifiers]]
+            frame, declared = respelled(frame.drop(columns=kept), declared, source, reading)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
+    for name in frame if reading.missing else ():
+        # Those that are spelt as others now.
+        frame[name] = _without_missing(frame[name], reading)
+    if not kept.empty:
+        frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
     try:
         return code(frame, declared)
     except MicrodataError as error:

@@ -79,7 +79,7 @@ class Merged:
         left: Sequence[Label],
         ranges: Mapping[str, int] | None = None,
     ) -> "Merged":
-        """What labels become that have these new codes, where these levels are left."""
+        """Recoding of labels that have these new codes, with these levels left."""
         own = {text_of(label): code for code, label in enumerate(left)}
         old = {text_of(label): int(code) for label, code in zip(labels, codes, strict=True)}
         return cls(variable, tuple(left), own | old, ranges or {})
@@ -92,8 +92,7 @@ class Merged:
         groups: Sequence[Sequence[int]],
         names: Names | None = None,
     ) -> "Merged":
-        """What labels become where those of a group of codes are one level; arguments as of
-        `level_names`."""
+        """Recoding that makes one level of each group of codes; arguments as of `level_names`."""
         left = level_names(labels, groups, names)
         if any(isinstance(label, str) for label in left):
             left = list(map(text_of, left))
@@ -155,7 +154,7 @@ class Merged:
         return found
 
     def then(self, other: "Merged") -> "Merged":
-        """What the labels become by two recodings, this one and another of its levels."""
+        """Return one recoding that does this one and then another of its levels."""
         of = other.code(self.labels).tolist()
         codes = {**other.codes, **{text: of[code] for text, code in self.codes.items()}}
         ranges = {text: of[code] for text, code in self.ranges.items()}
@@ -169,7 +168,7 @@ class Merged:
 
 @dataclass(frozen=True, eq=False)
 class Recoding:
-    """What becomes of the variables of a schema: their levels are merged, or they are dropped.
+    """Recoding of the variables of a schema: levels are merged, or variables are dropped.
 
     Examples
     --------
@@ -305,10 +304,11 @@ class Recoding:
         return math.prod(map(len, self._choices(cell)))
 
     def _choices(self, cell) -> list[np.ndarray]:
-        """For each finer variable, its codes in a coarser cell."""
+        """For each finer variable, its codes in a coarser cell; all, where a value is missing."""
         choices = [np.arange(size) for size in self.original.num_levels]
         for code, j, of in zip(cell, self.variables, self.codes, strict=True):
-            choices[j] = np.flatnonzero(of == code)
+            if code >= 0:
+                choices[j] = np.flatnonzero(of == code)
         return choices
 
     def groups(self) -> np.ndarray:
@@ -319,6 +319,24 @@ class Recoding:
             new, leader = np.unique(of, return_index=True)
             groups[first[j] : first[j + 1]] = first[j] + leader[np.searchsorted(new, of)]
         return groups
+
+
+def variables_with_ranges(path: str | PathLike) -> tuple[str, ...]:
+    """Variables of which a file of a recoding says what becomes of ranges of numbers.
+
+    Raises
+    ------
+    MicrodataError
+        If it cannot be read.
+    """
+    with opened(path) as source:
+        frame, _ = read_frame(source, COLUMNS)
+    ranged = [
+        text_of(name)
+        for name, level in zip(frame["variable"], frame["level"], strict=True)
+        if isinstance(level, str) and _RANGE.match(level) and read_range(level) is not None
+    ]
+    return tuple(dict.fromkeys(ranged))
 
 
 def digits(number: float) -> str:
@@ -365,7 +383,7 @@ def level_names(
 
 
 def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None]:
-    """What a file says of each variable that it names."""
+    """Read the recoding of each variable that a file names; None: it is dropped."""
     said: dict[str, dict[str, str] | None] = {}
     ranges: dict[str, dict[str, Interval]] = {}
     for row, cells in enumerate(zip(*(frame[column] for column in COLUMNS), strict=True)):

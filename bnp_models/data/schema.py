@@ -155,7 +155,7 @@ class Schema:
         return texts.index(text)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         title = (
             f"Schema: {counted(len(self.variables), 'variable')}, {counted(self.num_cells, 'cell')}"
         )

@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
 
 class _Naming(NamedTuple):
-    """What a format takes as names of columns."""
+    """Names of columns that a file format allows."""
 
     fitting: re.Pattern
     """Names that it can have, of any size."""
@@ -54,7 +54,7 @@ class _Naming(NamedTuple):
         return cut + suffix
 
     def folded(self, name: str) -> str:
-        """What names that are one to the format have in common."""
+        """Form of a name that is equal for all names that the format treats as the same."""
         return name if self.cased else name.upper()
 
     def shortened(self, name: str) -> str:
@@ -146,7 +146,7 @@ class Labelling:
         return any(not isinstance(value, str) for value in self.values[variable])
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "values labelled": ", ".join(self.values),
             "missing": ", ".join(self.missing) or None,

@@ -8,12 +8,13 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from bnp_models.data.layout import ROWS, Layout, Row, differ, find_layout
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.notation import Notation, check_marks
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 
@@ -53,11 +54,24 @@ class Reading:
         Lines of a text file, or rows of a sheet, above the header.
     sheet : str, optional
         Name of the sheet of a workbook, or its number, counted from 1; the first by default.
+    decimal, thousands : str, optional
+        Mark before the decimals of numbers (a point or a comma) and mark between thousands (comma,
+        point, space or apostrophe), of all columns of text that are numbers. By default they are
+        told from each column that is named in `numbers`.
+    numbers : sequence of str, optional
+        Columns whose values are needed as numbers, such as those of bins.
+    notations : mapping of str to Notation, optional
+        How numbers of columns are written where a file does not tell, such as those of the
+        original of a synthetic file.
+    normalise : bool
+        Whether labels of a column that are one value in several spellings (`spelling_key`) become
+        one label.
 
     Raises
     ------
     MicrodataError
-        If `sep` is not one character, the encoding is unknown, or `skip` is negative.
+        If `sep` is not one character, the encoding is unknown, `skip` is negative, or there is no
+        such mark in numbers.
 
     Examples
     --------
@@ -71,11 +85,18 @@ class Reading:
     missing: tuple[str, ...] = ()
     skip: int = 0
     sheet: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    numbers: tuple[str, ...] = ()
+    notations: Mapping[str, Notation] = field(default_factory=dict)
+    normalise: bool = False
 
     def __post_init__(self):
         if self.skip < 0:
             raise MicrodataError(f"skip is {self.skip}; give a number of lines, 0 or more")
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
+        object.__setattr__(self, "numbers", tuple(map(str, self.numbers)))
+        check_marks(self.decimal, self.thousands)
         if self.sep == "\\t":
             object.__setattr__(self, "sep", "\t")
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):

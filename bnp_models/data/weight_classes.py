@@ -163,7 +163,7 @@ class WeightedMicrodata(Microdata):
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         title, lines, _ = super()._shown()
         low, high, total = self.weights.min(), self.weights.max(), self.weights.sum()
         weights = f"{low:,.4g} to {high:,.4g}, their sum {total:,.6g}"

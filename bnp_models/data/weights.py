@@ -1,5 +1,6 @@
 """Cells of a sample with design weights, and the size of the population that they stand for."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -12,7 +13,9 @@ from bnp_models.data.cells import Cells
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.reading import read_frame
+from bnp_models.data.respelling import plain_numbers
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 
 # Share by which the sum of weights may differ from the population size without a warning.
@@ -82,7 +85,7 @@ class WeightedCells:
         return total_warnings(float(self.weight.sum()), self.population_size)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "population": self.population_size,
             "cells that can occur": self.num_cells,
@@ -214,7 +217,8 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     column
         Name of the column.
     reading
-        How the file is written.
+        How the file is written. How its numbers are is told from the column where that is not
+        said.
 
     Returns
     -------
@@ -223,8 +227,8 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     Raises
     ------
     MicrodataError
-        If the column is missing or a value is not a positive number; it names the file, row and
-        column.
+        If the column is missing, its notation cannot be told, or a value is not a positive number;
+        it names the file, row and column.
 
     Examples
     --------
@@ -232,9 +236,15 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     >>> bnp.read_weights("sample.csv", "weight").sum().item()
     155.0
     """
-    frame, lines = read_frame(path, (column,), reading)
+    with opened(path) as source:
+        frame, lines = read_frame(source, (column,), reading)
+        reading = dataclasses.replace(reading, numbers=(*reading.numbers, column))
+        try:
+            values = plain_numbers(frame[column], column, source, reading)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
     weights = np.empty(len(frame))
-    for row, value in enumerate(frame[column]):
+    for row, value in enumerate(values):
         try:
             weights[row] = float(value)
         except (TypeError, ValueError):

@@ -61,7 +61,7 @@ class Truth:
     population_counts: np.ndarray
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {"tau_1": self.tau1, "tau_2": f"{self.tau2:,.1f}"}
         return Shown(f"Truth: {counted(self.sample_uniques, 'sample unique')}", lines)
 
@@ -197,7 +197,7 @@ class Population:
         return self.truth(sample)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "variables": ", ".join(self.variables),
             "source": self.source,
@@ -302,7 +302,7 @@ class HouseholdData:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "variables": ", ".join(map(str, self.frame.columns)),
             "source": self.source,

@@ -101,7 +101,7 @@ class Evaluation:
     closest: ClosestRecords
     """Distances to the closest record of the original, and of a holdout, where there is one."""
     disclosures: tuple[Disclosure, ...]
-    """What the files disclose to an intruder who knows some variables, by set of keys."""
+    """Disclosure to an intruder who knows some variables, one entry for each set of keys."""
     trees: tuple[TreePropensity, ...] | None
     """Score of each file by classification trees, where these were asked for."""
     impossible: tuple[Impossible, ...] | None
@@ -281,7 +281,7 @@ class Evaluation:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         rows = {order: part.summary() for order, part in self.proportions.items()}
         columns = ["tables", "cells", "mean_tvd", "k_marginal", "overlap"]
         frame = pd.DataFrame(rows).T[columns].reset_index(names="variables")

@@ -146,7 +146,7 @@ class Proportions:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "tables left out": self.left_out or None,
             "cells": len(self.original),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bnp_models.data.digests import file_digest
+from bnp_models.data.display import counted
 from bnp_models.data.messages import listed
 
 
@@ -26,13 +27,15 @@ class Source(NamedTuple):
     strangers: list[str]
     """Files in the folder of the run that it did not make."""
     warnings: list[str]
-    """What the run warned of."""
+    """Warnings of the run."""
 
     def sentences(self) -> Iterator[str]:
         """Sentences on the run, and on files that it did not make."""
         made = self.files + self.changed
-        for sentence in self.warnings if made else ():
-            yield f"the run that made {_shown(made)}: {sentence}"
+        if made and self.warnings:
+            first, *others = self.warnings
+            more = f" ({counted(len(others), 'more warning')} in {self.run})" if others else ""
+            yield f"the run that made {_shown(made)}: {first}{more}"
         if self.changed:
             have = "have" if len(self.changed) > 1 else "has"
             yield f"{_shown(self.changed)} {have} changed since the run in {self.run}"

@@ -1,4 +1,4 @@
-"""ArviZ, loaded late: groups of draws as InferenceData or DataTree, and netCDF files."""
+"""Draws as ArviZ InferenceData or DataTree, and netCDF files; ArviZ is imported when needed."""
 
 import functools
 import importlib
@@ -24,7 +24,7 @@ from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.writing import replacing
 from bnp_models.version import __version__
 
-# Quantities of the sweep rather than of the posterior.
+# Quantities that describe a sweep and not the posterior.
 SAMPLE_STATS = (
     "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
     "accepted_splits", "accepted_tilts", "accepted_trajectories", "last_member_class",
@@ -39,7 +39,8 @@ def load_arviz():
         try:
             return importlib.import_module("arviz")
         except OSError:
-            # ArviZ 0.23 notes the day in the user's cache folder and fails where there is none.
+            # ArviZ 0.23 writes the day into the user's cache folder and fails if there is no such
+            # folder.
             with (
                 tempfile.TemporaryDirectory() as folder,
                 mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder}),
@@ -55,7 +56,7 @@ def has_data_trees() -> bool:
 def origin(run: Any) -> dict[str, str]:
     """Digests of the sample and of the conditions of a run, and its model's options.
 
-    And "weighted" where the sample has design weights.
+    If the sample has design weights, there is also an entry "weighted".
     """
     options = {field.name: vars(run.model)[field.name] for field in fields(run.model)}
 
@@ -72,7 +73,7 @@ def origin(run: Any) -> dict[str, str]:
 
 
 def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any = None):
-    """Arrays (chains, draws, ..) by name as an xarray Dataset, axes named as the model has them.
+    """Arrays (chains, draws, ..) by name as an xarray Dataset, with the axis names of the model.
 
     Axes of levels have coordinates such as "age=0-14".
 
@@ -81,9 +82,10 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
     arrays
         By name.
     model
-        Whose `axes` name those after chain and draw; the others are "theta_dim_0" and so on.
+        Model whose `axes` names the axes after chain and draw. Without it, or for an array that it
+        does not name, they are "theta_dim_0" and so on.
     levels
-        What `Model.levels_of_axes` says of the sample.
+        Result of `Model.levels_of_axes` for the sample.
     """
     import xarray as xr
 
@@ -94,7 +96,7 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
         axes = named.get(name, ())
         if len(axes) != values.ndim - 2:
             axes = tuple(f"{name}_dim_{i}" for i in range(values.ndim - 2))
-        # Variables whose levels lie in bands or groups have shapes of these behind those of levels.
+        # If levels are in bands or groups, the shapes of these follow the shapes of the levels.
         dims[name] = ("chain", "draw", *(
             f"{axis}_or_band" if len(labels.get(axis, ())) not in (0, size) else axis
             for axis, size in zip(axes, values.shape[2:], strict=True)
@@ -116,7 +118,7 @@ def numbered(data: Any):
 
 
 def groups_for_arviz(groups: dict[str, Any], attributes: dict[str, Any]):
-    """Datasets by group, as this ArviZ has them: `InferenceData` or an xarray `DataTree`.
+    """Datasets by group in the type of the installed ArviZ: `InferenceData` or xarray `DataTree`.
 
     Empty groups are left out; versions and the time are added to the attributes of each.
     """
@@ -130,7 +132,7 @@ def groups_for_arviz(groups: dict[str, Any], attributes: dict[str, Any]):
 
 
 def _assemble(groups: dict[str, Any]):
-    """Datasets by group, as this ArviZ has them."""
+    """Datasets by group in the type of the installed ArviZ."""
     if not has_data_trees():
         return load_arviz().InferenceData(**groups)
     import xarray as xr
@@ -148,24 +150,25 @@ def arrange_draws(
     groups: dict[str, Any] | None = None,
     constants: dict[str, int] | None = None,
 ):
-    """Draws of a `Run`, and more quantities of the posterior, as this ArviZ has them.
+    """Draws of a `Run` and other posterior quantities, in the type of the installed ArviZ.
 
     Parameters
     ----------
     quantities
-        Arrays (chains, draws) by name, evaluated at every `thin`-th of the draws of which arrays
-        were kept; all else is then kept of these draws.
+        Arrays (chains, draws) by name, evaluated at every `thin`-th of the draws whose arrays were
+        kept. All other quantities are then reduced to these draws.
     attributes
-        Recorded besides the model, the settings, and the digests of sample and conditions.
+        Attributes to record in addition to the model, the settings, and the digests of the sample
+        and of the conditions.
     thin
         See `quantities`; 1 without these.
     parameters
-        Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
-        draw has the indices of their draws, where they are kept of fewer.
+        Include arrays such as g0 and theta. If they were kept for fewer draws than scalars, they
+        are in a group "parameters", whose coordinate draw has the indices of these draws.
     groups
         More groups, as Datasets, by name.
     constants
-        Numbers of "constant_data", besides those of the sample.
+        Numbers for "constant_data", in addition to those of the sample.
     """
     every = run.settings.parameters_every
     levels = run.model.levels_of_axes(run.table, run.conditions)
@@ -201,7 +204,7 @@ def arrange_draws(
 
 
 def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
-    """Quantities of the posterior, and those of sweeps."""
+    """Divide quantities into those of the posterior and those of sweeps."""
     return (
         {name: values for name, values in draws.items() if name not in SAMPLE_STATS},
         {name: values for name, values in draws.items() if name in SAMPLE_STATS},
@@ -209,9 +212,10 @@ def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
 
 
 def _constant_data(table: Records | Households, levels: dict[str, dict[str, tuple]]):
-    """Number of records, of households too, and the variable and level of each label of axes.
+    """Numbers of records and of households, and the variable and level of each label of axes.
 
-    They are no coordinates of arrays: ArviZ 1.x cannot summarise a group of which some have any.
+    These are not coordinates of the arrays, because ArviZ 1.x cannot summarise a group in which
+    only some arrays have coordinates.
     """
     import xarray as xr
 
@@ -235,7 +239,7 @@ def versions() -> dict[str, str]:
 def write_netcdf(data, path: str | PathLike) -> None:
     """Write the result of `to_inference_data`.
 
-    The same draws give the same bytes: of the attributes, `created_at` is left out.
+    The attribute `created_at` is left out, so that the same draws give a file with the same bytes.
 
     Examples
     --------
@@ -252,7 +256,7 @@ def write_netcdf(data, path: str | PathLike) -> None:
 
 
 def _netcdf(groups: dict[str, Any], attributes: dict[str, Any]) -> io.BytesIO:
-    """File of groups, in memory: HDF5 ends the process where it cannot write, h5py issue 914."""
+    """Make a file in memory, because HDF5 ends a process that cannot write (h5py issue 914)."""
     import h5netcdf
     import xarray as xr
     from xarray.backends import H5NetCDFStore
@@ -266,3 +270,34 @@ def _netcdf(groups: dict[str, Any], attributes: dict[str, Any]) -> io.BytesIO:
                     variable.encoding["zlib"] = True
             group.dump_to_store(H5NetCDFStore(root, group=name, mode="a"))
     return file
+
+
+def read_draws(path: str | PathLike) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+    """Read what `arrange_draws` put into a file with the parameters.
+
+    Returns
+    -------
+    draws
+        As `Run.draws`.
+    every
+        Interval at which arrays were kept.
+    attributes
+        Of the group "posterior".
+    """
+    import xarray as xr
+
+    draws: dict[str, np.ndarray] = {}
+    attributes: dict[str, Any] = {}
+    every = 1
+    for group in ("posterior", "sample_stats", "parameters"):
+        try:
+            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
+                attributes = attributes or {str(name): x for name, x in data.attrs.items()}
+                draws |= {str(name): np.asarray(values) for name, values in data.items()}
+                if group == "parameters":
+                    every = int(data["draw"][0]) + 1
+        except (OSError, ValueError, KeyError):
+            # Not all runs have the last two.
+            if group == "posterior":
+                raise
+    return draws, every, attributes

@@ -1,9 +1,9 @@
-"""Checkpoints that survive kill -9: written aside, checksummed, synced, renamed.
+"""Checkpoints that survive kill -9: files are written under another name, synced and renamed.
 
-A checkpoint is a folder. ``manifest.json`` names the other files with their SHA-256 and is
-replaced last, in one rename, so that at any moment it describes a complete set: one file with the
-chains' state, and one file for each stretch of kept draws, written once and never again; one file
-may take the place of all of them.
+A checkpoint is a folder. ``manifest.json`` names the other files with their SHA-256 digests. It is
+replaced last, in one rename, so that at any moment it describes a complete set of files. One file
+has the chains' state. Each block of kept draws is in a file that is never changed; later, one file
+may replace all of these.
 """
 
 import hashlib
@@ -83,9 +83,9 @@ class Checkpoint:
         *,
         replace: bool = False,
     ):
-        """Write the state and, where given, one more stretch of draws, or one instead of all.
+        """Write the state and, if given, one more block of draws, or one that replaces all blocks.
 
-        Of several processes the first one does.
+        If there are several processes, only the first one writes.
         """
         if not processes.is_first():
             return
@@ -112,7 +112,7 @@ class Checkpoint:
             (self.directory / entry["file"]).unlink(missing_ok=True)
 
     def load(self) -> Saved | None:
-        """Read the last complete checkpoint; None where the folder holds none.
+        """Read the last complete checkpoint; None if the folder has none.
 
         Raises
         ------
@@ -142,9 +142,9 @@ class Checkpoint:
         return Saved(body["progress"], [state[name] for name in sorted(state)], segments)
 
     def clear(self):
-        """Remove the checkpoint's files, and the folder where nothing else is in it.
+        """Remove the checkpoint's files, and the folder if nothing else is in it.
 
-        Of several processes the first one does.
+        If there are several processes, only the first one does this.
         """
         if not processes.is_first() or not self.directory.is_dir():
             return
@@ -162,8 +162,8 @@ class Checkpoint:
         return {"file": name, "sha256": self._write(name, buffer.getvalue())}
 
     def _write(self, name: str, content: bytes) -> str:
-        """Write a file whole, so that it survives a crash; return its SHA-256."""
-        # Its owner alone may read it: states hold what was drawn for each record.
+        """Write a complete file, so that it survives a crash; return its SHA-256 digest."""
+        # Only its owner may read it: the states have values that were drawn for each record.
         with replacing(self.directory / name) as partial:
             partial.write_bytes(content)
         folder = os.open(self.directory, os.O_RDONLY)
@@ -174,7 +174,7 @@ class Checkpoint:
         return hashlib.sha256(content).hexdigest()
 
     def _read_arrays(self, entry: dict[str, str]) -> dict[str, np.ndarray]:
-        """Read the arrays of an entry of the manifest, if they are what was written."""
+        """Read the arrays of an entry of the manifest and check their digest."""
         path = self.directory / entry["file"]
         try:
             content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Compiled chunks of sweeps: many sweeps between two returns to Python."""
+"""Compiled chunks of sweeps: many sweeps run before control returns to Python."""
 
 import math
 from functools import cache, partial
@@ -13,31 +13,32 @@ from bnp_models.inference.settings import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing, StateT
 
-# The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
-# warm-up, which starts from many components on purpose, when it leaves more than the second.
+# The capacity grows when a sweep leaves more probability mass than the first number without a
+# component. In the first half of the warm-up, which starts from many components on purpose, the
+# limit is the second number.
 LEFT_OVER_TOLERANCE = 1e-4
 
 EARLY_LEFT_OVER_TOLERANCE = 1e-3
 
-# Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
+# Targets: bytes of the kept draws of a chunk on the device, and seconds of a chunk.
 _BUFFER_BYTES = 32 * 2**20
 
-# Scalars that a chunk keeps at the most, on a CPU and on an accelerator, which sweeps faster; and
-# arrays.
+# Largest number of scalars that a chunk keeps, on a CPU and on an accelerator, which makes more
+# sweeps in the same time; and largest number of arrays.
 _MAX_SCALARS, _MAX_ARRAYS = (64, 512), 64
 
 _CHUNK_SECONDS = 0.5
 
 
 def chain_keys_of(key: jax.Array, num_chains: int) -> jax.Array:
-    """Keys of the chains, each of the key and of the number of the chain alone."""
+    """Keys of the chains; each depends only on the key and on the number of its chain."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
 
 
 def each_chain(function, *trees):
-    """Apply a function to every chain, the leading axis of arrays: by vmap, but not to one alone.
+    """Apply a function to every chain (the leading axis of arrays), by vmap if there are several.
 
-    Conditions of one chain then stay branches, where vmap would compute both.
+    A single chain is not put through vmap, because vmap would compute both branches of conditions.
     """
     if jax.tree.leaves(trees)[0].shape[0] > 1:
         return jax.vmap(function)(*trees)
@@ -47,7 +48,7 @@ def each_chain(function, *trees):
 
 @partial(jax.jit, static_argnames="capacity")
 def init_chains(model, data, keys, capacity, starts):
-    """Initial states of all chains, of the types that a sweep gives back (none are weak)."""
+    """Initial states of all chains, with the types that a sweep returns (no weak types)."""
     states = each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), states)
 
@@ -59,7 +60,7 @@ def grow_chains(model, keys, states, data, capacity):
 
 
 def capacity_of_starts(model, settings: Settings, num_records: int) -> int:
-    """Slots that hold the starts, and are given back early in the warm-up."""
+    """Number of slots for the initial components; they are removed early in the warm-up."""
     capacity = model.capacity
     most = min(max(settings.start_components[: settings.num_chains]), num_records)
     while isinstance(model, Growing) and most > capacity * model.start_share:
@@ -79,9 +80,9 @@ def shrink_chains(model, states, data, capacity):
     return each_chain(lambda state: model.shrink(state, data, capacity), states)
 
 
-@jax.jit  # so that it is traced once, for its shapes and as the body of chunks
+@jax.jit  # traced only once, both to learn its shapes and as the body of chunks
 def _sweep_chains(model, data, chain_keys, states, iteration, patience):
-    """One sweep of every chain: the states, the largest mass left over, and what can be kept."""
+    """Sweep every chain once; return states, largest mass left over, and quantities to keep."""
 
     def one(key, state):
         of_sweep = jax.random.fold_in(key, iteration)
@@ -93,7 +94,7 @@ def _sweep_chains(model, data, chain_keys, states, iteration, patience):
 
 
 def one_draw(model, data, chain_keys, states):
-    """All quantities that a model offers to keep of one sweep, by name."""
+    """All quantities of one sweep that a model can keep, by name."""
     return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), jnp.int32(0))[2]
 
 
@@ -112,22 +113,22 @@ class Schedule(NamedTuple):
     warmup: Int[Array, ""] | int
     """Sweeps of the warm-up."""
     patience: Int[Array, ""] | int
-    """Sweep from which on the model counts."""
+    """Sweep from which on growth is decided by the stricter limit."""
     thin: Int[Array, ""] | int = 1
-    """Sweeps to a draw."""
+    """Sweeps for each draw."""
     every: Int[Array, ""] | int = 1
-    """Draws to one of which arrays are kept."""
+    """Draws for each draw whose arrays are kept."""
     scalars_from: Int[Array, ""] | int | None = None
     """Sweep from which on scalars are kept; None: from the end of the warm-up."""
 
 
 class Kept(NamedTuple):
-    """What is kept of a chunk."""
+    """Trace of a chunk: the quantities that are kept, and the room for them."""
 
     names: tuple[str, ...]
     """Names of the kept quantities."""
     slots: int
-    """Arrays of one quantity that a chunk has room for."""
+    """Number of arrays of one quantity for which a chunk has room."""
 
 
 class Advanced(NamedTuple, Generic[StateT]):
@@ -136,13 +137,13 @@ class Advanced(NamedTuple, Generic[StateT]):
     reached: Int[Array, ""]
     """The next sweep."""
     states: StateT
-    """The states before it."""
+    """The states before that sweep."""
     overflow: Bool[Array, ""]
     """Whether a chain outgrew its capacity."""
     buffers: dict[str, Array]
     """Kept quantities (entries + 1, chains, ...)."""
     last: dict[str, Int[Array, ""]]
-    """The entry of each that was written last."""
+    """Index of the last written entry of each quantity."""
 
 
 @cache
@@ -161,11 +162,11 @@ def advance_chains(
     kept: Kept,
     early_tolerance=EARLY_LEFT_OVER_TOLERANCE,
 ) -> Advanced:
-    """Run a stretch of sweeps, or fewer where a chain outgrows its capacity.
+    """Run a block of sweeps, or fewer if a chain needs more components than its capacity.
 
-    Stretch and schedule are traced: chunks of any length share one compiled program. Buffers hold
-    `_MAX_SCALARS` scalars, and as many arrays as there are slots. A sweep that is not kept writes
-    to a spare slot behind the buffer.
+    Block and schedule are traced, so that chunks of any length share one compiled program. The
+    buffers have room for `_MAX_SCALARS` scalars, and for as many arrays as there are slots. A sweep
+    that is not kept writes to a spare slot behind the buffer.
     """
     start, stop = stretch
     warmup, patience, thin, every, scalars_from = schedule
@@ -186,7 +187,7 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        # Patience has the type that `one_draw` gives it, or the sweep is traced once more.
+        # Patience has the same type as in `one_draw`; otherwise the sweep would be traced again.
         states, left_over, drawn = _sweep_chains(
             model, data, chain_keys, states, iteration, jnp.int32(patience)
         )
@@ -198,7 +199,7 @@ def advance_chains(
         )
         early = iteration < warmup // 2
         tolerance = jnp.where(early, early_tolerance, LEFT_OVER_TOLERANCE)
-        # Chains that still shed the components of their starts are not given more slots.
+        # Chains that still lose the components of their initial states get no more slots.
         tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
         overflow = left_over > tolerance
         for name in keep:
@@ -216,7 +217,7 @@ def advance_chains(
 
 
 def slots_of_buffer(available, num_chains: int) -> int:
-    """Arrays that one chunk can keep of all chains; what is available has any number of them."""
+    """Number of arrays that one chunk can keep of all chains, given the available quantities."""
     size = num_chains * sum(
         math.prod(leaf.shape[1:]) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(available)
@@ -226,7 +227,7 @@ def slots_of_buffer(available, num_chains: int) -> int:
 
 
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
-    """Sweep at which the next chunk ends: at the latest with warm-up, or with a buffer full."""
+    """Sweep at which the next chunk ends; no later than the warm-up, or than a full buffer."""
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
     scalars = scalars_kept(iteration, settings) + by_platform(*_MAX_SCALARS)
     full = settings.scalars_from + scalars * settings.thin

@@ -1,4 +1,4 @@
-"""Compiled programs, kept between runs."""
+"""Compiled programs: options of XLA, and programs that are kept between runs."""
 
 import hashlib
 import os
@@ -9,18 +9,18 @@ from pathlib import Path
 import jax
 
 GRAPHS = "xla_gpu_enable_command_buffer"
-"""XLA's option of what Nvidia GPUs run as graphs."""
+"""Option of XLA that lists the operations that Nvidia GPUs run as graphs."""
 
 IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
-"""What XLA puts into graphs by default, and then loops and branches."""
+"""Operations that XLA puts into graphs by default, followed by loops and branches."""
 
 
 def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ...]:
     """XLA's options for programs that loop over sweeps.
 
-    On Nvidia GPUs whole loops become graphs: the host waits for nothing and launches nothing within
-    them. Where the environment's XLA_FLAGS say what graphs have, as
-    ``--xla_gpu_enable_command_buffer=`` says that there are none, that holds.
+    On Nvidia GPUs whole loops become graphs, so that the host neither waits nor launches kernels
+    within them. If XLA_FLAGS in the environment sets this option, its value is used:
+    ``--xla_gpu_enable_command_buffer=`` means no graphs.
     """
     nvidia = "cuda" in devices[0].client.platform_version.lower()
     if not nvidia or GRAPHS in os.environ.get("XLA_FLAGS", ""):
@@ -29,15 +29,16 @@ def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ..
 
 
 SHARE_OF_MAPS = 0.5
-"""Share of the memory maps that a process may have, from which on programs are forgotten."""
+"""Share of a process's memory maps from which on compiled programs are removed from memory."""
 
 
 def forget_programs() -> None:
-    """Forget all compiled programs where half of the memory maps of the process are taken.
+    """Remove all compiled programs from memory if half of the process's memory maps are in use.
 
-    A program for CPUs takes hundreds of maps, and Linux grants a process 65,530 of them
-    (``vm.max_map_count``); one that asks for more is killed. A long session that analyses samples
-    of ever other shapes would get there. What is used again comes from the cache on disk.
+    A program for CPUs uses hundreds of maps. Linux allows a process 65,530 of them
+    (``vm.max_map_count``) and ends a process that needs more. This would happen to a long session
+    that analyses samples of many different shapes. Programs that are needed again are read from the
+    cache on disk.
     """
     try:
         with open("/proc/self/maps", "rb") as maps:
@@ -52,8 +53,8 @@ def forget_programs() -> None:
 def use_compilation_cache():
     """Keep compiled programs between runs, in the user's cache folder, unless one is set.
 
-    Compiled programs fit one kind of processor; a home that several machines share gets one
-    folder for each kind.
+    A compiled program works on one kind of processor only. If several machines share a home folder,
+    each kind of processor has its own folder for programs.
     """
     if jax.config.jax_compilation_cache_dir is not None:
         return
@@ -69,7 +70,7 @@ def use_compilation_cache():
 
 
 def _processor() -> str:
-    """Words that tell this kind of processor from others."""
+    """Description of the processor that distinguishes its kind from others."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

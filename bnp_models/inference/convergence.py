@@ -1,6 +1,6 @@
 """Convergence of chains: R-hat and effective sample sizes by ArviZ, and targets for them.
 
-They are functions of the draws alone: a resumed run has those of an uninterrupted one.
+They depend only on the draws, so that a resumed run has the same values as an uninterrupted one.
 """
 
 import math
@@ -17,18 +17,19 @@ from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
 
-# Where R-hat of what is reported is at most the first, that of what lies behind it may be up to the
-# second. Components and alpha are not judged: whether an interval of tau_1 holds does not depend on
-# their R-hat (experiments/accuracy/layer_prior).
+# If R-hat of the reported quantities is at most the first number, R-hat of the supporting
+# quantities (`BEHIND`) may be up to the second. Components and alpha are not judged: whether an
+# interval of tau_1 contains the truth does not depend on their R-hat
+# (experiments/accuracy/layer_prior).
 CLOSE_RHAT, OTHERS_RHAT = 1.01, 1.1
 
 BEHIND = ("log_likelihood", "tau1_conditional")
-"""The fit, and the mean of tau_1 given the parameters, whose spread is but a part of tau_1's."""
+"""Supporting quantities: the fit, and the mean of tau_1 given the parameters."""
 
 REPORTED = ("tau1", "tau2")
 
-# Bulk and tail, per chain: below it the figures themselves are unreliable (Vehtari et al. 2021,
-# doi:10.1214/20-BA1221).
+# Bulk and tail, per chain: with fewer, R-hat and ESS are themselves unreliable (Vehtari et al.
+# 2021, doi:10.1214/20-BA1221).
 MIN_ESS_PER_CHAIN = 100
 
 MIN_DRAWS = 4
@@ -45,20 +46,20 @@ class Figures(Document):
 
 
 class Evaluated(Protocol):
-    """Result computed of a run's draws, and judged with them: a risk, or margins."""
+    """Result that is computed from a run's draws and judged with them: a risk, or margins."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
-        """Quantities that convergence of the run is judged by, each (chains, draws)."""
+        """Quantities by which the convergence of the run is judged, each (chains, draws)."""
 
     def warnings(self) -> list[str]:
         """Sentences about the evaluation itself."""
 
 
 def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndarray]:
-    """Quantities that convergence is judged by, each (chains, draws).
+    """Quantities by which convergence is judged, each (chains, draws).
 
-    What is driven by the prior (the mass of the impossible region, the records drawn for it) is
-    never among them.
+    Quantities that depend mostly on the prior are never among them: the mass of the impossible
+    region, and the records that are drawn for it.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
 
 
 def sampled_rate(run: Run) -> dict[str, np.ndarray]:
-    """The rate b of the prior of alpha, (chains, draws) by its name, where it is drawn at all."""
+    """The rate b of the prior of alpha, (chains, draws) by its name; empty if it is not drawn."""
     rate = run.draws.get("alpha_rate")
     return {} if rate is None or np.ptp(rate) == 0 else {"alpha_rate": rate}
 
@@ -97,12 +98,12 @@ def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figur
     Returns
     -------
     figures
-        Of each quantity "rhat" (rank-normalised, split; nested, where there are superchains),
-        "ess_bulk" and "ess_tail". None where a figure is undefined: fewer than 4 draws, constant
-        draws, or, for R-hat, one chain. The quantities are tau1, tau1_conditional, components,
-        alpha and log_likelihood of a risk; the worst margins, log_likelihood, components and alpha
-        with the margins of `level_margins`; and otherwise log_likelihood, components and alpha, as
-        far as the model keeps them.
+        For each quantity "rhat" (rank-normalised, split; nested if there are superchains),
+        "ess_bulk" and "ess_tail". A figure is None if it is undefined: with fewer than 4 draws,
+        constant draws, or, for R-hat, one chain. With a risk, the quantities are tau1,
+        tau1_conditional, components, alpha and log_likelihood. With the margins of `level_margins`,
+        they are the worst margins, log_likelihood, components and alpha. Otherwise they are
+        log_likelihood, components and alpha, as far as the model keeps them.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figur
 
 
 def figures_by_name(draws: dict[str, np.ndarray], superchain: int = 1) -> dict[str, Figures]:
-    """Figures of each of these arrays (chains, draws), by `diagnose`."""
+    """Convergence figures of each of these arrays (chains, draws), computed by `diagnose`."""
     return {name: diagnose(values, superchain) for name, values in draws.items()}
 
 
@@ -126,8 +127,8 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
     values
         (chains, draws).
     superchain
-        So many chains, one after the other, started at one point. Where it is more than one, R-hat
-        is nested: it compares these groups, and many short chains need not each be long enough
+        Number of consecutive chains that started at the same point. If it is above one, R-hat is
+        nested: it compares these groups of chains, so that each single chain may be short
         (Margossian et al. 2024, doi:10.1214/24-BA1453).
     """
     num_chains, num_draws = values.shape
@@ -164,15 +165,15 @@ class Converged:
         Bulk and tail effective sample sizes of every quantity, chains together, are at least this.
         Default: 100 for each chain.
     quantities
-        A function of a run that returns names and arrays (chains, draws) to be judged besides the
-        log-likelihood, components and alpha, as far as the model keeps them with its draws (the
-        mixed membership models keep no log-likelihood). It is called only once those have passed.
-        With ``lambda run: bnp.population_risk(run, N).monitored(run)`` it is tau_1 that is judged.
-        Default: nothing more.
+        A function of a run that returns arrays (chains, draws) by name. They are judged in addition
+        to the log-likelihood, components and alpha, as far as the model keeps these with its draws
+        (the mixed membership models keep no log-likelihood). The function is called only after
+        those have met their limits. ``lambda run: bnp.population_risk(run, N).monitored(run)``
+        judges tau_1. Default: no further quantities.
     others_rhat
         Limit of R-hat for the log-likelihood and for the conditional expectation of tau_1. Their
         effective sample sizes are then not judged, and components and alpha are not judged at all.
-        Default: all of these have to meet the limits of what is reported.
+        Default: all of these have to meet the limits of the reported quantities.
 
     Notes
     -----
@@ -203,24 +204,24 @@ class Converged:
         return self.quantities is None or not self.missed_by(run, self.quantities(run))
 
     def missed_by(self, run: Run, draws: dict[str, np.ndarray]) -> list[str]:
-        """Sentences as of `missed`, of draws of this run."""
+        """Return the sentences of `missed` for draws of this run."""
         return self.missed(draws, figures_by_name(draws, run.settings.superchain))
 
     def least_ess(self, num_chains: int) -> float:
-        """Effective sample size that is asked for, chains together."""
+        """Required effective sample size of all chains together."""
         return MIN_ESS_PER_CHAIN * num_chains if self.min_ess is None else self.min_ess
 
     def missed(
         self, draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None
     ) -> list[str]:
-        """Sentences on what falls short, such as "R-hat of alpha is 1.080".
+        """Sentences on figures that miss the target, such as "R-hat of alpha is 1.080".
 
         Parameters
         ----------
         draws
             Arrays (chains, draws) by name.
         figures
-            Their figures, where these are known already.
+            Convergence figures of these draws, if they have been computed already.
         """
         sentences = []
         for name, figure, limit, least in self._asked(draws, figures):
@@ -236,7 +237,7 @@ class Converged:
     def draws_needed(
         self, draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None
     ) -> float | None:
-        """About how many times as many draws would meet the target; None where it cannot be told.
+        """Estimated factor by which the draws must grow to meet the target; None if unknown.
 
         Effective sample sizes grow with the draws, and R-hat squared, less one, falls as they grow.
         Arguments are those of `missed`.
@@ -251,7 +252,7 @@ class Converged:
         return times
 
     def _asked(self, draws, figures):
-        """Name, figures, largest R-hat and least effective sample size of what is judged."""
+        """Name, figures, R-hat limit and least effective sample size of each judged quantity."""
         for name, values in draws.items():
             if values.size and np.ptp(values) == 0:
                 continue
@@ -271,19 +272,19 @@ def is_reported(name: str) -> bool:
 
 
 def judged(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of what people report and of what lies behind it; of all, if nothing is reported."""
+    """Figures of reported and of supporting quantities; of all, if no quantity is reported."""
     if not any(map(is_reported, figures)):
         return figures
     return {name: f for name, f in figures.items() if is_reported(name) or name in BEHIND}
 
 
 def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of what people report; of all, if none is there."""
+    """Figures of the quantities that people report; of all quantities, if there are none."""
     return {name: f for name, f in figures.items() if is_reported(name)} or figures
 
 
 def rhat_of_others(figures: dict[str, Figures]) -> float:
-    """Largest R-hat of what lies behind: more where chains agree closely on what is reported."""
+    """Limit of R-hat for supporting quantities: larger if chains agree on reported quantities."""
     rhats = [figure["rhat"] or 1.0 for name, figure in figures.items() if is_reported(name)]
     return OTHERS_RHAT if rhats and max(rhats) <= CLOSE_RHAT else MAX_RHAT
 
@@ -305,6 +306,6 @@ def shown(value: float | None, format_spec: str) -> str:
 
 
 def _finite(value) -> float | None:
-    """The number, or None for one that is not finite."""
+    """The number, or None if it is not finite."""
     value = float(value)
     return value if math.isfinite(value) else None

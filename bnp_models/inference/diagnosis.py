@@ -1,4 +1,4 @@
-"""Diagnosis of a run: convergence, modes and warnings, found once and read by all pages."""
+"""Diagnosis of a run: convergence, modes and warnings, computed once and used by all pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class Diagnosis:
     Parameters
     ----------
     draws
-        Quantities that convergence is judged by, each (chains, draws).
+        Quantities by which convergence is judged, each (chains, draws).
     run
-        The run that they are of; None for chains of another sampler.
+        The run that made these draws; None for chains of another sampler.
     evaluated
         Result computed from the run's draws: a `PopulationRisk` or `Margins`.
 
@@ -55,7 +55,7 @@ class Diagnosis:
 
     @classmethod
     def of(cls, run: Run, evaluated: Evaluated | None = None) -> "Diagnosis":
-        """Diagnosis of a run, judged by what was evaluated of its draws too."""
+        """Diagnosis of a run and of the result that was computed from its draws."""
         return cls(monitored(run, evaluated), run, evaluated)
 
     @cached_property
@@ -65,12 +65,12 @@ class Diagnosis:
 
     @cached_property
     def modes(self) -> Modes:
-        """Modes of the posterior that the chains sit in."""
+        """Modes of the posterior in which the chains are."""
         return find_modes(self.draws, self.figures)
 
     @cached_property
     def missed(self) -> list[str]:
-        """Figures that fall short of the `Converged` that the run had as its target, in words."""
+        """Figures that miss the run's target (`Converged`), in words."""
         target = None if self.run is None or self.run.until is None else self.run.until.target
         if not isinstance(target, Converged):
             return []
@@ -96,7 +96,7 @@ class Diagnosis:
 
     @cached_property
     def reached(self) -> bool | None:
-        """Whether the run ended because its target was reached; None where it had none."""
+        """Whether the run ended because its target was reached; None if it had no target."""
         if self.run is None or self.run.until is None:
             return None
         if isinstance(self.run.until.target, Converged):
@@ -109,9 +109,9 @@ class Diagnosis:
         Parameters
         ----------
         name
-            Of the quantity, one of `draws`.
+            Name of the quantity, one of `draws`.
         misfits
-            What speaks against the model itself, in words.
+            Signs that the model does not fit, in words.
         """
         values, figures = self.draws[name], self.figures[name]
         against = Converged(MAX_RHAT).missed({name: values}, {name: figures}) + list(misfits)
@@ -141,7 +141,7 @@ class Diagnosis:
         return sentences + growth_warnings(run)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         frame = pd.DataFrame(self.figures).T.reset_index(names="quantity")
         lines = {"modes": self.modes.verdict}
         return Shown(f"Diagnosis: {counted(len(frame), 'quantity', 'quantities')}", lines, frame)

@@ -45,11 +45,11 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
-"""Share of the warm-up after which arrays are shrunk that only the initial states needed."""
+"""Share of the warm-up after which arrays are reduced that only the initial states needed."""
 
 
 class Task(NamedTuple):
-    """The posterior that chains are to draw from, and their key."""
+    """Posterior from which the chains draw, and their key."""
 
     model: Model
     table: Records | Households
@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """How chains are run. None of these settings changes a draw."""
+    """Settings of the execution of chains. None of them changes a draw."""
 
     store: Checkpoint | None = None
     """Folder that checkpoints are saved in."""
@@ -70,7 +70,7 @@ class Execution:
     chunk_sweeps: int | None = None
     """Sweeps between returns to Python; None: as many as take about half a second."""
     progress: bool | Tell = False
-    """Whether a progress bar is shown on stderr; or what takes a sentence a minute."""
+    """Whether a progress bar is shown on stderr; or a function that gets one sentence a minute."""
     monitor: Monitor | None = None
     """More figures for the bar."""
 
@@ -79,8 +79,13 @@ class Execution:
             raise ValueError(f"chunk_sweeps must be positive, not {self.chunk_sweeps}")
 
 
+def keys_of(key: jax.Array) -> Keys:
+    """Keys of a run: of starts, of sweeps, of new slots, and the one that it sets aside."""
+    return Keys(key, 4)
+
+
 class Driver:
-    """Chains on their way to the last draw of some settings; used for one `run`.
+    """Chains and their progress to the last draw; a driver is used for one `run`.
 
     Parameters
     ----------
@@ -89,7 +94,7 @@ class Driver:
     settings
         Chains, sweeps, and what is kept.
     execution
-        How they are run.
+        Devices, checkpoints and display of progress.
     """
 
     def __init__(self, task: Task, settings: Settings, execution: Execution):
@@ -99,7 +104,7 @@ class Driver:
         devices = execution.devices
         self.devices = jax.local_devices() if devices is None else list(devices)
         self.place = Placement(settings.num_chains, self.data, self.devices)
-        self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
+        self.key_init, key_sweeps, self.key_grow, self.key_risk = keys_of(task.key)
         self.chain_keys = self.place.groups(chain_keys_of(key_sweeps, settings.num_chains))
 
         shown = execution.progress if processes.is_first() else False
@@ -112,7 +117,8 @@ class Driver:
         self.pending: list[dict[str, np.ndarray]] = []
         self.unfetched: tuple[list[Advanced], dict[str, int]] | None = None
         self.rate: float | None = None
-        # The last sweep of the part of the warm-up in which chains shed components of their starts.
+        # Last sweep of the part of the warm-up in which chains lose components of their initial
+        # states.
         growing = isinstance(self.model, Growing)
         self.early_end = int(settings.num_warmup * EARLY_SHARE) if growing else 0
 
@@ -127,7 +133,7 @@ class Driver:
         Parameters
         ----------
         begin
-            The checkpoint or the run to go on from; None for a start.
+            The checkpoint or the run from which to continue; None to start new chains.
         max_seconds
             Seconds on the run's clock after which to stop at the next draw; None: no limit.
         rewrite
@@ -159,14 +165,15 @@ class Driver:
                     raise Interrupted(int(stop), self.iteration, goal, saved)
             (stop,) = processes.largest(noted())
             if stop and self.execution.store is not None:
-                # It came with the last sweeps or their save: what follows may take long.
+                # The signal came during the last sweeps or their save; the next steps may take
+                # long.
                 raise Interrupted(int(stop), self.iteration, goal, True)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
         """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
         model, settings = self.model, self.settings
-        # Chains of a superchain have one start.
+        # All chains of a superchain start from the same state.
         start = np.arange(settings.num_chains) // settings.superchain
         components = np.resize(settings.start_components, settings.num_chains)[start]
         starts = jnp.asarray(components, jnp.int32)
@@ -181,7 +188,8 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # As they are placed: the sweep that is traced here is the one that will be compiled.
+        # With the final placement, so that the sweep that is traced here is the one that is
+        # compiled.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )
@@ -191,7 +199,7 @@ class Driver:
             raise ValueError(f"keep: no {unknown[0]!r}; there are {known}")
 
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
-        """Take up where a checkpoint or a run ended; return the states."""
+        """Continue from the end of a checkpoint or a run; return the states."""
         if isinstance(begin, Run):
             draws = begin.draws | {
                 name: np.concatenate([early, begin.draws[name]], axis=1)
@@ -209,7 +217,7 @@ class Driver:
         return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in begin.state])
 
     def _check_draws(self) -> None:
-        """Refuse draws that will not fit into memory: they are there twice when they are joined."""
+        """Refuse draws that do not fit into memory; joining them needs twice their size."""
         settings, needed = self.settings, 0
         scalars = scalars_kept(settings.num_sweeps, settings)
         arrays = number_kept(settings.num_sweeps, settings, settings.parameters_every)
@@ -220,7 +228,7 @@ class Driver:
         check_kept("the draws", needed, "keep fewer of them (--draws, or --thin)")
 
     def _compile(self) -> None:
-        """Trace and compile by a call of no sweeps, so that the clock of the others is clean."""
+        """Trace and compile by a call with no sweeps, so that later times exclude compilation."""
         settings = self.settings
         available = {name: self.available[name] for name in settings.keep}
         self.slots = slots_of_buffer(available, settings.num_chains)
@@ -240,7 +248,7 @@ class Driver:
         jax.block_until_ready(first)
 
     def _advance(self, goal: int) -> bool:
-        """Run and keep a chunk of sweeps; whether it ended because a chain needs more slots."""
+        """Run a chunk of sweeps, keep it, and return whether a chain needs more slots."""
         settings, begin, began = self.settings, self.iteration, time.perf_counter()
         length = self.execution.chunk_sweeps
         stop = min(goal, chunk_end(begin, settings, self.slots, length, self.rate))
@@ -276,7 +284,7 @@ class Driver:
         return groups
 
     def _numbers_kept(self, begin: int) -> dict[str, int]:
-        """Number of draws to keep since sweep `begin`: scalars of all, arrays of some."""
+        """Number of draws to keep since sweep `begin`, of scalars and of arrays."""
         settings = self.settings
         scalars = scalars_kept(self.iteration, settings) - scalars_kept(begin, settings)
         every = settings.parameters_every
@@ -286,7 +294,7 @@ class Driver:
         }
 
     def _fetch(self) -> None:
-        """Keep the draws of the last stretch: while the next one runs, or before they are saved."""
+        """Keep the draws of the last block, while the next one runs or before they are saved."""
         if self.unfetched is None:
             return
         (groups, numbers), self.unfetched = self.unfetched, None
@@ -298,7 +306,7 @@ class Driver:
             })  # fmt: skip
 
     def _grow(self) -> None:
-        """Give every chain twice the slots."""
+        """Double the number of slots of every chain."""
         with self._timed("compile"):
             self.capacity *= 2
             self.growth.append((self.iteration, self.capacity))
@@ -311,7 +319,7 @@ class Driver:
             self._compile()
 
     def _shrink(self) -> None:
-        """Give back slots that no chain needs, at the two points of the warm-up for it."""
+        """Remove slots that no chain needs, at two fixed points of the warm-up."""
         if not isinstance(self.model, Growing):
             return
         with self._timed("compile"):
@@ -345,13 +353,13 @@ class Driver:
         self.pending = []
 
     def _gather_pending(self) -> None:
-        """Make one stretch, of the chains of all processes, of the draws since the last one."""
+        """Join the draws since the last block, from the chains of all processes, into one block."""
         self._fetch()
         if self.pending:
             self.pending = [processes.gather(concatenate_draws(self.pending), axis=1)]
 
     def _finish(self, goal: int) -> Run:
-        """Make the run; its settings say how many draws there are."""
+        """Make the run, with the number of its draws in the settings."""
         self._gather_pending()
         settings = self.settings
         if goal < settings.num_sweeps:
@@ -380,7 +388,7 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """Sweep of the last draw, or of the next one where the time is used up."""
+        """Sweep of the last draw, or of the next draw if the time is used up."""
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps
@@ -389,7 +397,7 @@ class Driver:
 
     @contextlib.contextmanager
     def _timed(self, part: str):
-        """Add the seconds of what is done within to a part of the clock."""
+        """Add the seconds of the enclosed code to one part of the clock."""
         began = time.perf_counter()
         yield
         (elapsed,) = processes.largest(time.perf_counter() - began)

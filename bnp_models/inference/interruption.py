@@ -1,4 +1,4 @@
-"""Signals while chains are run: noted at once, obeyed where nothing is lost."""
+"""Signals while chains run: recorded at once, and obeyed at a point where nothing is lost."""
 
 import contextlib
 import signal
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal came that ends the work."""
+    """A signal ended the work."""
 
     def __init__(self, number: int, what: str):
         self.number = number
@@ -35,10 +35,11 @@ class Interrupted(Stopped):
 
 @contextlib.contextmanager
 def noted_signals() -> Iterator[Callable[[], int]]:
-    """Note SIGINT and SIGTERM instead of obeying them; yield what tells the signal, 0 for none.
+    """Record SIGINT and SIGTERM instead of obeying them; yield a function that returns the signal.
 
-    An exception that a handler raises while JAX calls back may be lost. A second signal of a kind
-    is obeyed as before. Outside of the main thread, where Python handles no signals, none is noted.
+    The function returns 0 if no signal came. Signals are only recorded because an exception that a
+    handler raises during a callback of JAX may be lost. A second signal of the same kind is obeyed.
+    Outside the main thread Python handles no signals, and none is recorded.
     """
     noted: list[int] = []
     before: dict[signal.Signals, Any] = {}
@@ -54,7 +55,7 @@ def noted_signals() -> Iterator[Callable[[], int]]:
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             before[number] = signal.getsignal(number)
-            # None: a handler that Python did not set, nor could set again.
+            # None: a handler that was not set by Python, which cannot restore it.
             if before[number] is not None and before[number] != signal.SIG_IGN:
                 signal.signal(number, note)
     try:

@@ -1,4 +1,4 @@
-"""Whether a compiled program fits into the memory that is free, told before it runs."""
+"""Checks, before a compiled program runs, that it fits into the free memory."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import jax
 _GIB = 2**30
 
 LARGE = 2**24
-"""Bytes of data and states from which on it is asked: that takes a second compilation, mostly from
-the cache."""
+"""Bytes of data and states from which on the memory is checked. The check needs a second
+compilation, which usually comes from the cache."""
 
 
 class NotEnoughMemory(MemoryError):
-    """A run that would need more memory than there is; the message says how much.
+    """A run needs more memory than is free; the message says how much.
 
     Examples
     --------
@@ -22,16 +22,16 @@ class NotEnoughMemory(MemoryError):
 
 
 def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int = 1) -> None:
-    """Raise `NotEnoughMemory` where so many of a program at once do not fit beside what is held.
+    """Raise `NotEnoughMemory` if copies of a program that run at the same time do not fit.
 
     Parameters
     ----------
     program
-        What will run. Its arguments are there already.
+        The program. Its arguments are in memory already.
     device
-        Where it will run.
+        The device on which it will run.
     number
-        Programs that share the device's memory.
+        Number of copies that share the device's memory.
     """
     found, free = program.memory_analysis(), free_bytes(device)
     if found is None:
@@ -45,22 +45,22 @@ def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int =
 
 
 def check_kept(what: str, needed: float, advice: str) -> None:
-    """Raise `NotEnoughMemory` where arrays or data sets to come do not fit into the host's memory.
+    """Raise `NotEnoughMemory` if future arrays or data sets do not fit into the host's memory.
 
     Parameters
     ----------
     what
-        Those, with an article.
+        The arrays or data sets in words, with an article.
     needed
-        Their bytes.
+        Number of their bytes.
     advice
-        What to do about it.
+        Advice on how to need less memory.
     """
     _require(what, needed, host_bytes(), advice)
 
 
 def _require(what: str, needed: float, free: int | None, advice: str) -> None:
-    """Raise `NotEnoughMemory` where so many bytes are more than are known to be free."""
+    """Raise `NotEnoughMemory` if more bytes are needed than are known to be free."""
     if free is not None and needed > free:
         raise NotEnoughMemory(
             f"{what} need about {needed / _GIB:.0f} GiB of memory, and {free / _GIB:.0f} GiB are "
@@ -69,7 +69,7 @@ def _require(what: str, needed: float, free: int | None, advice: str) -> None:
 
 
 def free_bytes(device: jax.Device) -> int | None:
-    """Memory that is free on a device, or of the host where that is a CPU; None: unknown."""
+    """Free memory of a device, or of the host if the device is a CPU; None: unknown."""
     if device.platform != "cpu":
         stats = device.memory_stats() or {}
         if "bytes_limit" not in stats:
@@ -79,7 +79,7 @@ def free_bytes(device: jax.Device) -> int | None:
 
 
 def host_bytes() -> int | None:
-    """Memory of the host that is free; None: unknown."""
+    """Free memory of the host; None: unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

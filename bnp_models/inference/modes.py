@@ -1,4 +1,4 @@
-"""Modes of the posterior that chains sit in, told from their draws."""
+"""Modes of the posterior in which the chains are, found from their draws."""
 
 import math
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from bnp_models.data.documents import Document, Share
 from bnp_models.data.messages import listed
 from bnp_models.inference.convergence import MAX_RHAT, Figures, figures_by_name, large_rhats
 
-# Modes are groups of segments of chains. A chain has at least so many segments, all chains together
-# at least so many, and a segment so many draws.
+# Modes are groups of segments of chains. Minimum numbers: segments of a chain, segments of all
+# chains together, draws of a segment.
 MIN_SEGMENTS_PER_CHAIN, MIN_SEGMENTS, MIN_DRAWS_PER_SEGMENT = 4, 16, 3
 
 MAX_MODES = 8
 
 FEW_CROSSINGS = 20
 
-# Groups of segments are modes where their means are this many standard deviations of a draw within
-# a segment apart; this many of a segment's mean within its group; and, for groups of whole chains,
-# this many standard errors of the difference. Of autocorrelated runs in one mode, with 5 effective
-# draws a chain or more, less than 1% are found to have two.
+# Groups of segments are modes if the distance of their means is large enough. It is measured in
+# standard deviations of a draw within a segment; of a segment's mean within its group; and, for
+# groups of whole chains, in standard errors of the difference. Among simulated autocorrelated runs
+# with one mode, and at least 5 effective draws a chain, fewer than 1% are found to have two modes.
 DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
 
 
@@ -48,12 +48,12 @@ class ModeEntry(Document):
 
 
 class ModesEntry(Document):
-    """Whether the chains sit in different modes."""
+    """Result of the search for different modes of the chains."""
 
     verdict: str
-    """What was found, in words."""
+    """Result in words."""
     number: int | None
-    """Modes; null where there are too few draws to tell."""
+    """Number of modes; null if there are too few draws to decide."""
     crossings: int
     """Times that a chain went from one mode to another."""
     crossing_chains: Sequence[int]
@@ -64,7 +64,7 @@ class ModesEntry(Document):
 @dataclass(frozen=True, eq=False)
 @displayed
 class Modes:
-    """Modes of the posterior that the chains sit in.
+    """Modes of the posterior in which the chains are.
 
     Examples
     --------
@@ -73,16 +73,16 @@ class Modes:
     """
 
     labels: np.ndarray
-    """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
-    being 0; no segments where there are too few draws to tell."""
+    """(chains, segments) mode of each segment of each chain; mode 0 has the highest log-likelihood.
+    There are no segments if there are too few draws to decide."""
     each: tuple[ModeEntry, ...]
     """One entry for each mode."""
     verdict: str
-    """Sentence that says all this."""
+    """Sentence that describes the modes."""
 
     @property
     def number(self) -> int | None:
-        """Number of modes; None where there are too few draws to tell."""
+        """Number of modes; None if there are too few draws to decide."""
         return len(self.each) or None
 
     @property
@@ -101,28 +101,28 @@ class Modes:
         return ModesEntry.of(self, modes=self.each)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         return Shown(f"Modes: {self.verdict}")
 
 
 def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None) -> Modes:
-    """Find out from the draws whether the chains sit in different modes.
+    """Find out from the draws whether the chains are in different modes.
 
-    Each chain is cut into quarters, or into more segments where there are fewer than four chains.
-    Segments are grouped by their mean log-likelihood, or, where it shows one mode only, by their
-    mean number of components: two groups are separate modes if their distance is larger than the
-    spread within segments and between the segments of a group explains, so that slow mixing within
+    Each chain is cut into quarters, or into more segments if there are fewer than four chains.
+    Segments are grouped by their mean log-likelihood, or, if it shows only one mode, by their mean
+    number of components. Two groups are separate modes if their distance is larger than the spread
+    within segments, and between the segments of a group, can explain. Therefore slow mixing within
     one mode is not mistaken for two modes. Modes between which the chains move many times in a
-    segment are not distinguished, and need not be.
+    segment are not distinguished, because the chains mix well between them.
 
     Parameters
     ----------
     draws
-        Arrays (chains, draws) by name, such as those of `monitored`: "log_likelihood" or
-        "components", of which one at least is needed to see anything; "tau1" and "alpha" are
-        reported.
+        Arrays (chains, draws) by name, such as those of `monitored`. At least one of
+        "log_likelihood" and "components" is needed to find modes; the means of "tau1" and "alpha"
+        in each mode are reported.
     figures
-        Their convergence figures, where these are known already.
+        Their convergence figures, if these have been computed already.
 
     Examples
     --------
@@ -155,13 +155,13 @@ def _group_segments(values, cuts) -> np.ndarray:
     """Labels (chains, segments) of the segments, from the lowest mean to the highest."""
     means = np.stack([values[:, cut].mean(axis=1) for cut in cuts], axis=1)
     variances = np.stack([values[:, cut].var(axis=1, ddof=1) for cut in cuts], axis=1)
-    # Differences of less than one nat, or one component, are of no consequence. The median: a
-    # segment in which a chain changes mode has a large variance.
+    # Differences of less than one nat, or one component, do not matter. The median is used because
+    # a segment in which a chain changes mode has a large variance.
     least = DRAW_SEPARATION * max(1.0, math.sqrt(np.median(variances)))
     labels = _group(means.ravel(), least, SEGMENT_SEPARATION).reshape(means.shape)
     labels = _without_passages(labels, means)
     if labels.max() == 0 and len(values) > 1:
-        # Whole chains are told apart by less.
+        # A smaller distance is enough to separate whole chains.
         error = means.var(axis=1, ddof=1).mean() / len(cuts)
         of_chain = _group(means.mean(axis=1), least, CHAIN_SEPARATION, error)
         labels = np.broadcast_to(of_chain[:, None], means.shape).copy()
@@ -169,11 +169,11 @@ def _group_segments(values, cuts) -> np.ndarray:
 
 
 def _group(values, least, separation, variance=None):
-    """Group of each value, for the largest number of groups of which all neighbours are separated.
+    """Group of each value, for the largest number of groups whose neighbours are all separated.
 
-    Groups are those of least squares. Their means differ by `least` and by `separation` standard
-    deviations: of a value within its group, or, where the `variance` of a value is given, of the
-    difference.
+    Groups are those of least squares. Their means differ by at least `least`, and by at least
+    `separation` standard deviations of a value within its group or, if the `variance` of a value is
+    given, of the difference.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order] - np.mean(values)
@@ -193,7 +193,7 @@ def _group(values, least, separation, variance=None):
 
 
 def _least_squares_groups(ordered, most):
-    """Groups of sorted values: of each, in the best 1, 2, .., `most` groups by least squares."""
+    """Groups of sorted values: best division by least squares into 1, 2, .., `most` groups."""
     size = len(ordered)
     sums = np.concatenate([[0], np.cumsum(ordered)])
     squares = np.concatenate([[0], np.cumsum(ordered**2)])
@@ -215,15 +215,16 @@ def _least_squares_groups(ordered, most):
 
 
 def _without_passages(labels, means):
-    """Labels without the groups between two others that chains only pass through, for a segment.
+    """Labels without groups between two others in which chains are for one segment only.
 
-    Such segments hold a change of mode; they go to the nearer of the two modes.
+    A chain changes its mode in such a segment; the segment is counted to the nearer of the two
+    modes.
     """
     before = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
     after = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=-1)
     for group in range(1, labels.max()):
         passing = labels == group
-        # -1 stands for no segment, which lies on either side.
+        # -1 means that there is no segment; it counts as being on either side.
         one_way = (before < group) & ((after > group) | (after < 0))
         other_way = ((before > group) | (before < 0)) & (after < group)
         if (one_way | other_way)[passing].all():
@@ -235,7 +236,7 @@ def _without_passages(labels, means):
 
 
 def _describe_mode(draws, segments, where) -> ModeEntry:
-    """Entry of the mode of these segments, and draws."""
+    """Entry that describes the mode of these segments and draws."""
     names = [name for name in ("log_likelihood", "components", "alpha") if name in draws]
     interval = None
     if "tau1" in draws:

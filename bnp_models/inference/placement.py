@@ -30,10 +30,10 @@ def describe_devices(devices: Sequence[jax.Device]) -> str:
 
 
 def record_axes(tree: object, num_leading: int = 0) -> list[int | None]:
-    """Axis of each leaf that runs over records, after `num_leading` others; None: none.
+    """Axis of each leaf that runs over records, after `num_leading` other axes; None: no such axis.
 
-    The fields of `tree` say it: ``eqx.field(metadata={"record_axis": axis})``. A leaf without that
-    axis, such as a concentration that all records share, has none.
+    The fields of `tree` declare it: ``eqx.field(metadata={"record_axis": axis})``. A leaf that does
+    not have this axis, such as a concentration that all records share, gets None.
     """
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     if not dataclasses.is_dataclass(tree):
@@ -49,10 +49,10 @@ def record_axes(tree: object, num_leading: int = 0) -> list[int | None]:
 class Placement:
     """Places of arrays: chains over one axis of a mesh of devices, records over the other.
 
-    Where there are several processes, each has its share of the chains, and devices of its own. On
-    CPUs each chain is a group of its own, with a program for one chain: threads run several at a
-    time, on all cores, in half the time that one program of all chains takes. Elsewhere, and where
-    records are in parts, all chains are one group.
+    If there are several processes, each has its share of the chains and its own devices. On CPUs
+    each chain is a group of its own, with a program for one chain. Threads run several chains at a
+    time on all cores, which takes half the time of one program for all chains. On other devices,
+    and if records are divided among devices, all chains are one group.
     """
 
     def __init__(self, num_chains: int, data: object, devices: Sequence[jax.Device]):
@@ -63,7 +63,7 @@ class Placement:
         chains = math.gcd(self._num_mine, len(devices))
         records = math.gcd(*sizes, len(devices) // chains) if sizes else 1
         self._apart = records == 1 and all(device.platform == "cpu" for device in devices)
-        # CPU devices share their cores: one will do.
+        # CPU devices share their cores, so that one is enough.
         shape = (1, 1) if self._apart else (chains, records)
         self._mesh = jax.make_mesh(
             shape, ("chains", "records"), axis_types=(AxisType.Auto,) * 2,
@@ -77,7 +77,7 @@ class Placement:
     def groups(self, tree: TreeT) -> list[TreeT]:
         """Place the states, or other arrays, of chains that run together: a tree for each group.
 
-        Their leading axis is the chain. Those of other processes are left to these.
+        Their leading axis is the chain. Each process places only its own chains.
         """
         if jax.process_count() > 1:
             tree = jax.tree.map(operator.itemgetter(self._mine), tree)
@@ -96,7 +96,7 @@ class Placement:
     ) -> list[ResultT]:
         """Apply a function to the arguments of each group, several at a time; wait for the end.
 
-        What is to be done in the meantime is called once.
+        The function for the waiting time is called once.
         """
         with ThreadPoolExecutor(_num_cores() if self._apart else 1) as threads:
             done = threads.map(lambda *group: jax.block_until_ready(function(*group)), *groups)
@@ -119,7 +119,8 @@ def in_threads(
 ) -> Iterator[ResultT]:
     """Yield what a function returns for each argument, in order: on CPUs several at a time.
 
-    The first goes alone, for it compiles, and only a few are computed ahead of what has been taken.
+    The first call runs alone because it compiles. Later, only a few results are computed before the
+    caller takes them.
     """
     number = _num_cores() if jax.default_backend() == "cpu" else 1
     remaining = iter(arguments)
@@ -143,7 +144,7 @@ def _num_cores() -> int:
 
 
 def join_groups(groups: Sequence[TreeT]) -> TreeT:
-    """One tree of the trees of groups, in the order of the chains, those of all processes."""
+    """Join the trees of groups into one tree of all chains of all processes, in their order."""
     if len(groups) > 1:
         groups = [jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)]
     return processes.gather(groups[0])

@@ -1,7 +1,7 @@
 """Several processes of one run, on one machine or on many.
 
-Each runs some of the chains on its own devices, and all hold the results of all: what follows from
-these is done by each alike, and written by the first.
+Each process runs some of the chains on its own devices, and then receives the draws of all chains.
+All processes do the computations that follow; only the first one writes the results.
 """
 
 from typing import TypeVar
@@ -17,31 +17,31 @@ TreeT = TypeVar("TreeT")
 def connect(
     coordinator: str | None = None, number: int | None = None, index: int | None = None
 ) -> None:
-    """Connect this process with the others, before JAX computes anything.
+    """Connect this process with the others; call it before JAX computes anything.
 
     Parameters
     ----------
     coordinator
-        HOST:PORT of the first process, the same for all.
+        HOST:PORT of the first process; all processes get the same value.
     number
-        Processes.
+        Number of processes.
     index
-        Of this one, from 0.
+        Index of this process, from 0.
 
     Raises
     ------
     ValueError, RuntimeError
-        If what is left out cannot be told from the environment, as it can under Slurm, Open MPI
-        and Kubernetes (`jax.distributed.initialize`), or the processes do not meet.
+        If an argument is left out and the environment does not provide it (Slurm, Open MPI and
+        Kubernetes do, see `jax.distributed.initialize`), or if the processes cannot connect.
     """
-    # It would take a termination for a notice, and go on; older JAX has no such switch.
+    # JAX would treat SIGTERM as a notice only and continue; older JAX has no such option.
     if hasattr(jax.config, "jax_enable_preemption_service"):
         jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(coordinator, number, index)
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Whether this process is the one that writes files and prints messages."""
     return jax.process_index() == 0
 
 
@@ -51,7 +51,7 @@ def share(num_chains: int) -> slice:
     Raises
     ------
     ValueError
-        If the processes cannot have as many each.
+        If the chains cannot be divided equally among the processes.
     """
     number, index = jax.process_count(), jax.process_index()
     if num_chains % number:
@@ -61,7 +61,7 @@ def share(num_chains: int) -> slice:
 
 
 def gather(tree: TreeT, axis: int = 0) -> TreeT:
-    """Arrays of the chains of all processes, given those of this one; `axis` is the chain."""
+    """Collect the arrays of the chains of all processes; `axis` is the axis of the chains."""
     if jax.process_count() == 1:
         return tree
 
@@ -73,7 +73,7 @@ def gather(tree: TreeT, axis: int = 0) -> TreeT:
 
 
 def largest(*values: float) -> list[float]:
-    """The largest value of each kind in any process, the same in all of them."""
+    """Largest value of each argument in any process; all processes get the same result."""
     if jax.process_count() == 1:
         return list(values)
     of_all = multihost_utils.process_allgather(np.array(values, np.float32))

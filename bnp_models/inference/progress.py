@@ -1,4 +1,4 @@
-"""What is shown of chains on their way: a bar, or a sentence a minute."""
+"""Progress of running chains: a bar, or one sentence a minute."""
 
 import time
 from collections.abc import Callable
@@ -7,22 +7,22 @@ import numpy as np
 from tqdm import tqdm
 
 Monitor = Callable[[dict[str, np.ndarray]], dict[str, float]]
-"""Figures for the progress bar, made of the latest kept quantities, each (chains, ...)."""
+"""Function that computes figures for the progress bar from the latest kept quantities."""
 
 Tell = Callable[[str], None]
-"""Takes a sentence on how far the chains are."""
+"""Function that is called with a sentence on the progress of the chains."""
 
 _SECONDS_BETWEEN, _LEAST_FORECAST = 60.0, 5.0
 
 
 class Progress:
-    """Progress of chains to the sweep at which they end.
+    """Display of the progress of chains to their last sweep.
 
     Parameters
     ----------
     shown
-        Whether a bar is shown on stderr; or what takes a forecast after the first sweeps, and a
-        sentence a minute.
+        Whether a bar is shown on stderr; or a function that is called with a forecast after the
+        first sweeps, and then with one sentence a minute.
     monitor
         More figures for the bar.
     num_chains
@@ -44,7 +44,7 @@ class Progress:
         """Show that the chains are at a sweep; `latest` gives their latest kept quantities."""
         now = time.perf_counter()
         if self.begun is None:
-            # The first stretch is no measure: buffers are made, and cells fetched, during it.
+            # The first block is not used for the forecast: it includes work that is done only once.
             self.begun, self.told = (now, iteration), now
             if self.has_bar:
                 self.bar = tqdm(
@@ -70,13 +70,13 @@ class Progress:
             self.tell(f"{phase}: {iteration:,} of {goal:,} sweeps, {_duration(left)} left")
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Close the bar and leave it on the screen."""
         if self.bar is not None:
             self.bar.close()
 
 
 def _duration(seconds: float) -> str:
-    """About how long that is, in words."""
+    """Approximate duration in words."""
     if seconds < 90:
         return f"about {max(1, round(seconds)):d} seconds"
     return f"about {seconds / 60:,.0f} minutes"

@@ -1,4 +1,4 @@
-"""The chains of one model on one sample, and draws chosen from them."""
+"""The chains of one model on one sample, and selections of their draws."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ class Until:
     target: Callable[["Run"], bool]
     """Function of a run that returns whether the chains may stop."""
     max_minutes: float
-    """Minutes after which the chains stop, wherever they are."""
+    """Minutes after which the chains stop, whether or not they reached the target."""
     first: Settings
     """Settings of the first draws; those of the run have more sweeps, some of them discarded, or a
     larger `thin`."""
@@ -50,8 +50,8 @@ class Run(Generic[TableT, ConditionsT]):
     """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
     settings: Settings
     draws: dict[str, np.ndarray]
-    """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
-    (chains, draws // parameters_every, ...)."""
+    """Kept quantities by name: scalars (chains, draws); arrays (chains, draws // parameters_every,
+    ...), kept for every `settings.parameters_every`-th draw."""
     key: jax.Array
     """A key that the chains did not use, for functions that compute something from the draws."""
     state: object
@@ -59,7 +59,7 @@ class Run(Generic[TableT, ConditionsT]):
     capacity: int
     """Number of components that the arrays have room for at the end."""
     growth: tuple[tuple[int, int], ...]
-    """(sweep, new capacity) of each growth."""
+    """(sweep, new capacity) of each enlargement of the arrays."""
     conditions: ConditionsT | None = None
     """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -68,13 +68,13 @@ class Run(Generic[TableT, ConditionsT]):
     origin: jax.Array | None = None
     """The key that was given to `sample`; the keys of all sweeps are derived from it."""
     until: Until | None = None
-    """Target of a run that has one."""
+    """Target of the run; None if it had no target."""
     warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)
     """Scalars of the warm-up, each (chains, draws), where they were kept."""
 
     @property
     def sweeps_per_second(self) -> float:
-        """Sweeps of all chains over the seconds after compilation."""
+        """Number of sweeps of all chains, divided by the seconds after compilation."""
         elapsed = self.seconds["warmup"] + self.seconds["draws"]
         return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
 
@@ -84,7 +84,7 @@ class Run(Generic[TableT, ConditionsT]):
         Parameters
         ----------
         thin
-            Take every `thin`-th of the draws of which arrays were kept.
+            Take every `thin`-th of the draws whose arrays were kept.
 
         Raises
         ------
@@ -103,12 +103,12 @@ class Run(Generic[TableT, ConditionsT]):
         }
 
     def spaced_parameters(self, most: int) -> dict[str, np.ndarray]:
-        """Arrays as of `parameters`, of `most` draws at the most of all chains, evenly spaced."""
+        """Arrays as of `parameters`, of at most `most` draws, evenly spaced over all chains."""
         kept = self.settings.num_chains * self.settings.num_arrays
         return self.parameters(max(1, -(-kept // most)))
 
     def at_kept_arrays(self, values: np.ndarray, thin: int = 1) -> np.ndarray:
-        """Take (chains, draws) values at every `thin`-th of the draws of which arrays were kept."""
+        """Take (chains, draws) values at every `thin`-th of the draws whose arrays were kept."""
         every = self.settings.parameters_every
         return values[:, every - 1 :: every][:, ::thin]
 
@@ -119,14 +119,14 @@ class Run(Generic[TableT, ConditionsT]):
 
     @property
     def num_levels(self) -> tuple[int, ...]:
-        """Levels of each variable, as the model sees them."""
+        """Number of levels of each variable, in the model's coding."""
         schema = self.table.schema if self.coding is None else self.coding.schema
         assert isinstance(schema, Schema)
         return schema.num_levels
 
     @property
     def feasible_sets(self) -> np.ndarray | None:
-        """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
+        """(B, R) sets of levels of the feasible boxes, in the model's coding; None: all cells."""
         if self.conditions is None:
             return None
         assert isinstance(self.conditions, StructuralZeros)
@@ -196,7 +196,7 @@ class Run(Generic[TableT, ConditionsT]):
         return arrange_draws(self, parameters=parameters)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         settings, seconds = self.settings, self.seconds
         thin = f", one draw in {settings.thin} sweeps" if settings.thin > 1 else ""
         chains = counted(settings.num_chains, "chain")
@@ -215,10 +215,10 @@ class Run(Generic[TableT, ConditionsT]):
 
 
 def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Indices of the draws that are evaluated together, and the same padded to one length.
+    """Indices of the draws that are evaluated together, and the same indices padded to one length.
 
-    The last block repeats a draw, so that one compiled shape serves all. Of each draw there are so
-    many `figures`: blocks are smaller where these are many.
+    The last block repeats a draw, so that all blocks use one compiled program. Blocks are smaller
+    if there are many `figures` for each draw.
     """
     size = min(_DRAWS_AT_ONCE, max(1, _FIGURES_AT_ONCE // figures))
     blocks = (np.arange(start, start + size) for start in range(0, total, size))
@@ -226,7 +226,7 @@ def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.n
 
 
 def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
+    """Join draws of several segments; arrays of an earlier, smaller capacity are padded with 0."""
 
     def join(arrays):
         if len({a.shape[1:] for a in arrays}) == 1:
@@ -244,7 +244,7 @@ def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.nda
 
 
 def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple[int, int]]:
-    """Chain and draw of each of `number` draws, evenly spaced over all: those of the data sets."""
+    """Chain and draw of each of `number` draws, evenly spaced over all; data sets use these."""
     total = num_chains * num_draws
     return [divmod((2 * m + 1) * total // (2 * number), num_draws) for m in range(number)]
 

@@ -1,12 +1,12 @@
-"""The sampling driver: any model's chains, compiled inside, a Python loop outside.
+"""The sampling driver: a Python loop that calls compiled sweeps of any model's chains.
 
 A model has the methods of `bnp_models.models.model.Model`. The driver runs several chains with
 vmap, divides the work among the available devices, enlarges arrays when components need more room,
 keeps draws in the memory of the host, writes checkpoints, and resumes runs exactly. The key of
-chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on where the run
-was cut into chunks nor on the devices, where chains lie whole on them: a run that is extended has
-the draws of a longer one, and a run until a target is a loop of extensions. Where the records of a
-chain are in parts, floats are rounded otherwise.
+chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the length of
+the chunks nor, if each chain is on one device, on the number of devices. Therefore a run that is
+extended has the draws of a longer run, and a run until a target is a loop of extensions. If the
+records of a chain are divided among devices, floats are rounded differently.
 """
 
 import hashlib
@@ -125,7 +125,8 @@ def sample(
         a second mode if the chains start from different states.
     parameters_every
         Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
-        all draws. Default: 1, or the number that a model with large arrays recommends.
+        all draws. Default: 1, or the number that a model with large arrays recommends, or as many
+        as keep those of all levels and components within 256 MiB.
     keep_warmup
         Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices
@@ -159,8 +160,8 @@ def sample(
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
     Interrupted
-        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of
-        a stretch of sweeps, with a checkpoint where there is a folder for it.
+        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of a
+        block of sweeps, with a checkpoint if a folder for it was given.
 
     Notes
     -----
@@ -184,10 +185,11 @@ def sample(
     coded, limits = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
+    if parameters_every is None:
+        parameters_every = interval_of_arrays(model, coded, num_chains, num_samples)
     first = Settings(
         num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
-        starts_of(model, coded.n, start_components),
-        interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
+        starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
@@ -223,7 +225,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first
-    # The first round is made whatever it takes.
+    # The first round is always completed, whatever its duration.
     limit = None if settings == first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
@@ -234,9 +236,9 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         if used_up or further is None:
             return judged
         began = time.perf_counter()
-        met = asked.target(judged)
+        reached = asked.target(judged)
         # Of several processes none stops alone.
-        met, elapsed = processes.largest(met, time.perf_counter() - began)
+        met, elapsed = processes.largest(reached, time.perf_counter() - began)
         run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
             return judged
@@ -309,7 +311,7 @@ def coded_input(
 ) -> tuple[TableT, ConditionsT | None]:
     """Code a sample and conditions that are data frames, for a model.
 
-    Whether the model takes them is for `check_input` to say.
+    `check_input` checks whether the model accepts them.
 
     Parameters
     ----------
@@ -321,9 +323,10 @@ def coded_input(
     Raises
     ------
     TypeError
-        If the model is no model or its class, or the table is neither a table nor a data frame.
+        If the model is not a model (for example a class), or the table is neither a table nor a
+        data frame.
     MicrodataError
-        If a frame cannot be coded, or is to be households.
+        If a frame cannot be coded, or the model needs households.
     """
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
@@ -358,6 +361,11 @@ def check_input(
             )
     if counted or not model.takes_missing:
         table.require_complete(f"the {model.name} model" + " of cells with counts" * counted)
+    elif conditions is not None and not model.missing_under_conditions and table.has_missing:
+        raise MicrodataError(
+            f"the {model.name} model takes missing values only without structural zeros; use "
+            "tnplcm, or complete the records (bnp-models impute)"
+        )
     model.check(table)
     if conditions is None:
         return
@@ -376,7 +384,7 @@ def check_input(
 
 
 def _fingerprint(task: Task, settings: Settings) -> str:
-    """Digest of all that decides the draws."""
+    """Digest of everything that determines the draws."""
     model, table, conditions, key = task
     leaves, structure = jax.tree.flatten(model)
     parts = {

@@ -4,17 +4,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bnp_models.data.contingency import Coded
 from bnp_models.models.model import Growing, Model
 
-# A run that goes on until it has converged keeps at most so many times its first draws.
+# A run until convergence keeps at most this multiple of its first number of draws.
 KEPT_AT_MOST = 4
 
 MAX_SWEEPS = 2**31
 
+MOST_KEPT = 2**28
+"""Bytes of the arrays of a run's first draws, about, where nobody says how many are kept."""
+
 # Where there are many chains, so many of them start at one point.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
-# Records that a component of a default start has at the least.
+# Least number of records of a component in a default initial state.
 RECORDS_OF_COMPONENT = 10
 
 
@@ -35,7 +39,7 @@ class Settings:
     keep: tuple[str, ...]
     start_components: tuple[int, ...]
     parameters_every: int = 1
-    """Interval at which arrays, such as level probabilities, are kept; 1: those of every draw."""
+    """Interval at which arrays, such as level probabilities, are kept; 1: for every draw."""
     num_discarded: int = 0
     """Sweeps between the warm-up and the kept draws, whose draws were discarded."""
     keep_warmup: bool = False
@@ -56,7 +60,7 @@ class Settings:
 
     @property
     def superchain(self) -> int:
-        """Chains, one after the other, that start at one point: one, or more of many."""
+        """Number of consecutive chains with the same start; one if there are few chains."""
         many = self.num_chains >= MANY_CHAINS and self.num_chains % SUPERCHAIN == 0
         return SUPERCHAIN if many else 1
 
@@ -72,20 +76,20 @@ class Settings:
 
     @property
     def num_warmup_draws(self) -> int:
-        """Draws of the warm-up of which scalars are kept."""
+        """Draws of the warm-up whose scalars are kept."""
         return (self.num_warmup - self.scalars_from) // self.thin
 
     @property
     def num_arrays(self) -> int:
-        """Draws of each chain of which arrays are kept."""
+        """Draws of each chain whose arrays are kept."""
         return self.num_samples // self.parameters_every
 
 
 def settings_of_round(first: Settings, iteration: int) -> Settings | None:
-    """Settings of the round in which a sweep lies; None where there would be too many sweeps.
+    """Settings of the round to which a sweep belongs; None if there would be too many sweeps.
 
-    Rounds end after 1, 2, 3, 4, 6, 8, 12, .. times the first draws, thinned so as not to be too
-    many.
+    Rounds end after 1, 2, 3, 4, 6, 8, 12, .. times the first draws. The draws are thinned if there
+    would be too many.
     """
     times, later = 1, 2
     while first.num_warmup + times * first.num_samples * first.thin < iteration:
@@ -107,7 +111,7 @@ def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
 
 
 def kept_names(model: Model, keep: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the quantities to keep; None: what the model recommends."""
+    """Names of the quantities to keep; None: those that the model recommends."""
     if keep is None:
         return model.scalars + model.parameters + model.hyperparameters
     return tuple(keep)
@@ -116,27 +120,33 @@ def kept_names(model: Model, keep: Sequence[str] | None) -> tuple[str, ...]:
 def starts_of(
     model: Model, num_records: int, start_components: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Components that chains start with; None: what the model recommends."""
+    """Numbers of components with which chains start; None: those that the model recommends."""
     if start_components is None:
-        # More slots than a small sample can fill would be paid for in every sweep.
+        # Slots that a small sample cannot fill would only make every sweep slower.
         most = max(1, num_records // RECORDS_OF_COMPONENT)
         growing = isinstance(model, Growing)
         start_components = [min(c, most) if growing else c for c in model.start_components]
     return tuple(int(c) for c in start_components)
 
 
-def interval_of_arrays(model: Model, num_samples: int, parameters_every: int | None) -> int:
-    """Draws to one of which arrays are kept; None: what the model recommends."""
-    if parameters_every is None:
-        return min(model.parameters_every, max(num_samples, 1))
-    return parameters_every
+def interval_of_arrays(model: Model, table: object, num_chains: int, num_samples: int) -> int:
+    """Draws to one of which arrays are kept, where nobody says it.
+
+    It is what the model recommends, or more where arrays of every level and component would take
+    more than `MOST_KEPT` bytes.
+    """
+    every = model.parameters_every
+    if isinstance(table, Coded):
+        each = 4 * sum(table.schema.num_levels) * model.capacity
+        every = max(every, -(-each * num_chains * num_samples // MOST_KEPT))
+    return max(1, min(every, num_samples))
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
-    """Draws that so many sweeps make, one for each `every` draws, discarded ones included."""
+    """Number of draws after `iteration` sweeps, or of every `every`-th; discarded ones included."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)
 
 
 def scalars_kept(iteration: int, settings: Settings) -> int:
-    """Draws of which so many sweeps keep scalars, those of the warm-up included."""
+    """Number of draws with scalars after `iteration` sweeps, those of the warm-up included."""
     return max(iteration - settings.scalars_from, 0) // settings.thin

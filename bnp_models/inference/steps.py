@@ -134,16 +134,16 @@ def kernel_of(
 
 
 class StepsInfo(NamedTuple):
-    """Figures of one step, with what the driver reads."""
+    """Figures of one step, and those that the driver reads."""
 
     own: Any
     """Second value of the step."""
     left_over: Float[Array, ""]
-    """0: nothing outgrows its slots."""
+    """0, because the arrays always have enough slots."""
 
 
 class Named:
-    """A function that is known by its code: the same in another process."""
+    """A function that is identified by its code, so that it is the same in another process."""
 
     def __init__(self, function: Callable):
         self.function = function
@@ -168,7 +168,7 @@ class Named:
 
 
 def _parts(code: CodeType) -> Iterator[bytes]:
-    """Bytes of a function's code, without lines, files and addresses."""
+    """Bytes of a function's code, without line numbers, file names and addresses."""
     yield code.co_code
     yield repr(code.co_names).encode()
     for constant in code.co_consts:
@@ -198,16 +198,16 @@ class Steps(FixedComponents):
 
     @property
     def scalars(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of what is kept."""
+        """Names of the kept quantities."""
         return self.kept
 
     @property
     def monitored(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of what convergence is judged by, where it is one number a draw."""
+        """Names of the kept scalars, by which convergence is judged."""
         return self.kept
 
     def prepare(self, table, conditions=None):
-        """Data of the functions; an empty array where they have their own."""
+        """Data of the functions; an empty array if the functions contain their data."""
         return jnp.zeros(0) if self.data_of is None else self.data_of(table)
 
     def init(self, key, data, capacity, num_components):
@@ -224,7 +224,7 @@ class Steps(FixedComponents):
         return _by_name(state) | _by_name(info.own)
 
     def _given(self, data) -> tuple:
-        """Data that the functions are given, if they are."""
+        """Arguments with the data for the functions, if they take them."""
         return () if self.data_of is None else (data,)
 
 

@@ -1,16 +1,18 @@
-"""Warnings: sentences for whoever has to decide whether the figures can be used.
+"""Warnings: sentences for the person who decides whether the figures can be used.
 
-What only one model can say, it adds itself: see `Model.warnings`.
+A model adds the warnings that concern only itself: see `Model.warnings`.
 """
 
 import math
 
 import numpy as np
 
+from bnp_models.data.display import first_parts
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.labels import label_warnings
 from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.chunks import LEFT_OVER_TOLERANCE
 from bnp_models.inference.convergence import (
@@ -32,7 +34,7 @@ def stopping_warnings(
 ) -> list[str]:
     """Sentence on a run that used up its minutes.
 
-    `missed` says what falls short, and `needed` is about how many minutes would do.
+    `missed` lists the figures that miss the target; `needed` is the estimated number of minutes.
     """
     target, minutes = until.target, f"{until.max_minutes:g}"
     start = f"stopped after {minutes} minute{'s'[: minutes != '1']}"
@@ -46,14 +48,14 @@ def stopping_warnings(
 
 
 def _about(minutes: float | None) -> str:
-    """Words on how many minutes would do."""
+    """Estimated number of minutes, in words."""
     return "" if minutes is None else f": about {max(1, math.ceil(minutes)):,}"
 
 
 def draws_warnings(
     draws: dict[str, np.ndarray], figures: dict[str, Figures], modes: Modes
 ) -> list[str]:
-    """Sentences that arrays (chains, draws) by name, their figures and modes suffice for."""
+    """Sentences that need only arrays (chains, draws) by name, their figures and modes."""
     num_chains = len(next(iter(draws.values())))
     sentences = (
         _not_converged(figures),
@@ -65,19 +67,27 @@ def draws_warnings(
 
 
 def run_warnings(run: Run) -> list[str]:
-    """Sentences on the settings of a run, on slots that its draws lacked, and on its sample."""
+    """Sentences on the settings of a run, on missing slots for components, and on its sample."""
     sentences = (_no_warmup(run), _one_chain(run), _left_over(run))
     table = records_of(persons_of(run.table))
-    identifying = [
-        f"column {quoted(found.variable)} may identify: it {found.why}; leave it out, or put its "
-        "values into bins or fewer levels"
-        for found in identifying_variables(table)
-    ]
-    return [*filter(None, sentences), *identifying, *label_warnings(table.schema)]
+    return [*filter(None, sentences), *_identifying(table), *label_warnings(table)]
+
+
+def _identifying(table: Records) -> list[str]:
+    """Sentence on the columns that may identify records, if there are any."""
+    found = identifying_variables(table)
+    if len(found) == 1:
+        return [
+            f"column {quoted(found[0].variable)} may identify: it {found[0].why}; leave it out, or "
+            "put its values into bins or fewer levels"
+        ]
+    each = [f"column {quoted(one.variable)} may identify: it {one.why}" for one in found]
+    remedy = "leave them out, or put their values into bins or fewer levels"
+    return [f"{first_parts(each, 'column')}; {remedy}"] if each else []
 
 
 def growth_warnings(run: Run) -> list[str]:
-    """Sentence on slots for components that were added, for information."""
+    """Sentence for information: slots for components were added."""
     if not run.growth:
         return []
     sizes = ", ".join(f"{capacity} at sweep {sweep}" for sweep, capacity in run.growth)

@@ -1,7 +1,8 @@
 """Runs on records with design weights, with the classes of the weights summed out.
 
-A law is a `Run` on the records alone, whose draws have the weight class summed out: all that reads
-the parameters of a run reads those of a law. Runs on records without weights are their own laws.
+A law is a `Run` on the records without their weight class, which is summed out of its draws. All
+functions that use the parameters of a run accept a law. The law of a run on records without weights
+is the run itself.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
 def sample_law(run: Run) -> Run:
-    """Law of a record of the sample.
+    """Law (a `Run`) of a record of the sample.
 
     Examples
     --------
@@ -29,7 +30,7 @@ def sample_law(run: Run) -> Run:
 
 
 def population_law(run: Run) -> Run:
-    """Law of a person of the population, drawn at random.
+    """Law (a `Run`) of a person who is drawn at random from the population.
 
     Examples
     --------
@@ -41,7 +42,7 @@ def population_law(run: Run) -> Run:
 
 
 def unsampled_law(run: Run) -> Run:
-    """Law of a person who was not sampled: w - 1 of the w persons for whom a record stands.
+    """Law (a `Run`) of a person who was not sampled: a record stands for w - 1 such persons.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def unsampled_law(run: Run) -> Run:
     def unsampled(table):
         table.require_counts()
         rest = np.maximum(table.class_weights - 1, 0)
-        # A sample of everybody leaves nobody: any law will do.
+        # If everybody was sampled, nobody is left, and any law can be used.
         return rest if rest.any() else np.ones_like(rest)
 
     return _law(run, unsampled)
@@ -78,14 +79,14 @@ def _law(run: Run, weights_of) -> Run:
     )
     every = run.settings.parameters_every
     return dataclasses.replace(law, draws=run.draws | {
-        # Scalars are of all draws, arrays of one in so many.
+        # Scalars are kept for all draws, arrays only for some of them.
         name: np.repeat(x, every, axis=1) if x.ndim == 2 else x for name, x in changed.items()
     })  # fmt: skip
 
 
 @lru_cache(maxsize=8)
 def _without_class(conditions: StructuralZeros) -> StructuralZeros:
-    """The same structural zeros of the records without the weight class, which they leave free."""
+    """The same structural zeros for records without the weight class."""
     schema = conditions.schema
     fewer = type(schema)(schema.variables[:-1], schema.levels[:-1])
     return StructuralZeros(fewer, conditions.conditions[:, :-1], conditions.rows)

@@ -1,4 +1,4 @@
-"""Models: each gives initial states and sweeps that leave its posterior invariant."""
+"""Models. Each provides initial states, and sweeps that leave its posterior invariant."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The prior of level probabilities, as models have it for options: learned, uniform, or fixed."""
+"""The prior of level probabilities as an option of models: learned, uniform, or fixed."""
 
 import itertools
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from bnp_models.models.model import (
 from bnp_models.models.options import as_names, check_fixed, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
-# fewer predict no better (experiments/accuracy/ordered).
+# Least number of numeric levels of a variable that "auto" treats as ordered: with fewer levels,
+# bands do not predict better (experiments/accuracy/ordered).
 _MANY_NUMBERS = 13
 
-# Other levels that it may have, such as "unknown".
+# Largest number of its other levels, such as "unknown".
 _FEW_OTHERS = 2
 
 LEVEL_PRIORS = ("learned", "uniform")
@@ -44,7 +44,7 @@ def learns_levels(model: Any) -> bool:
 
 
 def document_of_prior(model: Any) -> dict[str, Any]:
-    """What files say of the prior of level probabilities: its kind, and a fixed shape."""
+    """Entry of result files on the prior of level probabilities: its kind, and a fixed shape."""
     if model.level_shape is None:
         return {"kind": model.level_prior}
     return {"kind": "fixed", "shape": np.asarray(model.level_shape, float).tolist()}
@@ -58,13 +58,13 @@ def as_level_shape(given: Any) -> Any:
 
 
 def check_level_shape(level_shape: Any) -> None:
-    """Raise ValueError unless the option is None, a positive number, or some of these in a row."""
+    """Raise ValueError unless the option is None, a positive number, or a sequence of them."""
     for value in level_shape if isinstance(level_shape, tuple) else (level_shape,):
         check_fixed(level_shape=value)
 
 
 def under_prior(model: Any, levels: Levels) -> Levels:
-    """The levels of a model's variables under the prior that it has at first, or fixes.
+    """The levels of a model's variables with the initial, or fixed, shapes of their prior.
 
     Raises
     ------
@@ -84,22 +84,23 @@ def under_prior(model: Any, levels: Levels) -> Levels:
 
 
 def draw_shape(model: Any, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
-    """Dirichlet shapes from their prior; those of `levels` where the model fixes them."""
+    """Draw Dirichlet shapes from their prior; if the model fixes them, return those of `levels`."""
     return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
 
 
 def update_shape(
     model: Any, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
 ) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes given counts of levels, the level probabilities integrated out.
+    """Draw Dirichlet shapes given counts of levels, with the level probabilities integrated out.
 
-    These must be redrawn before anything uses them. Of `levels` the shapes are those as they are.
+    The level probabilities must be drawn again before they are used. `levels` has the current
+    shapes.
     """
     return update_level_prior(key, counts, levels) if learns_levels(model) else levels.shape
 
 
 def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
-    """The option `ordered` of a model: "auto", or names, which "none" has none of."""
+    """The option `ordered` of a model: "auto", or a tuple of names; "none" gives an empty tuple."""
     if names == "auto":
         return "auto"
     return () if names == "none" else as_names(names)
@@ -111,7 +112,7 @@ class Ordered(Protocol):
 
     @property
     def ordered(self) -> str | tuple[str, ...]:
-        """Variables whose levels have bands of adjacent ones: "auto", or names."""
+        """Variables with bands of adjacent levels: "auto", or names."""
 
     @property
     def groups(self) -> Hierarchies:
@@ -127,16 +128,16 @@ class Learning(Ordered, Protocol):
 
 
 class Grouping(NamedTuple):
-    """Variables of a model whose levels lie in groups."""
+    """Variables of a model whose levels are in groups."""
 
     ordered: str | tuple[str, ...]
-    """Those whose groups are bands of adjacent levels; "auto": all that `are_numbers`."""
+    """Variables whose groups are bands of adjacent levels; "auto": all that `are_numbers`."""
     groups: Hierarchies
-    """Hierarchies of those whose groups have names."""
+    """Hierarchies of the variables whose groups have names."""
 
     @classmethod
     def of(cls, model: Ordered) -> "Grouping":
-        """What a model says of its variables."""
+        """Return the ordered variables and the groups that the options of a model declare."""
         return cls(model.ordered, model.groups)
 
     def require_apart(self) -> None:
@@ -146,7 +147,7 @@ class Grouping(NamedTuple):
                 raise ValueError(f"groups of {name!r} and ordered are both given; leave out one")
 
     def resolved(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> "Grouping":
-        """The same with names of ordered variables, where these are to be found."""
+        """Return the same with the names of ordered variables in the place of "auto"."""
         if self.ordered != "auto":
             return self
         found = zip(variables, levels, strict=True)
@@ -154,7 +155,7 @@ class Grouping(NamedTuple):
         return self._replace(ordered=tuple(x for x in names if x not in dict(self.groups)))
 
     def require_known(self, known: Sequence[str]) -> None:
-        """Raise `MicrodataError` if a variable is none of those that can have groups."""
+        """Raise `MicrodataError` if a variable is not among those that can have groups."""
         named = () if self.ordered == "auto" else self.ordered
         for what, names in (("ordered", named), ("groups", dict(self.groups))):
             for name in names:
@@ -201,14 +202,14 @@ def trees_of(model: Ordered, schema: Schema) -> dict[int, Tree]:
 
 
 def ordered_names(model: Ordered, schema: Schema) -> tuple[str, ...]:
-    """Names of a model's ordered variables, those that it found by itself included."""
+    """Names of a model's ordered variables, including those found by "auto"."""
     return tuple(Grouping.of(model).resolved(schema.variables, schema.levels).ordered)
 
 
 def are_numbers(labels: Sequence[Label]) -> bool:
-    """Whether levels are numbers in order, many, with hardly another level among them.
+    """Whether there are many levels that are numbers in order, and few other levels.
 
-    Neighbours are then alike: ages in years, sums of money, and most codes.
+    Neighbouring levels are then usually similar: ages in years, sums of money, and most codes.
     """
     numbers = numbers_among(labels)
     others = len(labels) - len(numbers)
@@ -216,7 +217,7 @@ def are_numbers(labels: Sequence[Label]) -> bool:
 
 
 def bands_of_labels(labels: Sequence[Label]) -> Tree:
-    """Bands of adjacent levels; a level that is no number among numbers is a band by itself."""
+    """Bands of adjacent levels; among numbers, any other level is a band of its own."""
     is_number = [interval is not None for interval in read_numbers(labels)]
     if not any(is_number) or all(is_number):
         return bands_of_levels(len(labels))
@@ -231,7 +232,7 @@ def bands_of_labels(labels: Sequence[Label]) -> Tree:
 
 
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
-    """Raise `MicrodataError` if labels of numbers are not in order, as 10-14 before 5-9."""
+    """Raise `MicrodataError` if labels of numbers are not in order, such as 10-14 before 5-9."""
     numbers = numbers_among(labels)
     if numbers != sorted(numbers):
         raise MicrodataError(
@@ -242,9 +243,9 @@ def require_ordered(name: str, labels: Sequence[Label]) -> None:
 
 
 def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Level probabilities (chains, draws, R, ...) of merged levels, in the place of each of them.
+    """Level probabilities (chains, draws, R, ...) with the merged level's value for each level.
 
-    `groups` is a row of each row's group; rows with -1 are of a variable that is left out.
+    `groups` gives for each row one row of its group, or -1 for a variable that is left out.
     """
     merged = np.ones_like(values)
     for group in np.unique(groups[groups >= 0]):
@@ -256,10 +257,10 @@ def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 def mean_concentrations(
     shape: np.ndarray, levels: Levels, names: Sequence[str]
 ) -> dict[str, float]:
-    """Posterior means of c_j by variable, of kept shapes (chains, draws, nodes).
+    """Posterior means of c_j by variable, from kept shapes (chains, draws, nodes).
 
-    Distributions beyond those of the variables with names are left out. Of a variable with groups
-    it is the concentration of the highest ones.
+    Only variables with names are included. For a variable with groups, c_j is the concentration of
+    the highest groups.
     """
     means = np.bincount(np.asarray(levels.group), shape.astype(float).mean(axis=(0, 1)))
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
@@ -268,13 +269,13 @@ def mean_concentrations(
 def record_concentrations(
     model: Learning, run: Fitted[Records, StructuralZeros]
 ) -> dict[str, float] | None:
-    """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
+    """Implement `Model.level_concentrations` for models of records that keep "level_shape"."""
     if not learns_levels(model) or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
     shape, trees = run.draws["level_shape"], trees_of(model, schema)
     levels = Levels.of_variables(schema.num_levels, trees)
-    # The level of absent items, or those of classes by weight.
+    # The level of absent items, or the classes of weights.
     more = shape.shape[-1] - levels.shape.size
     if more:
         levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
@@ -282,7 +283,7 @@ def record_concentrations(
 
 
 class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
-    """Options of the level probabilities' prior, of all models of records and of households."""
+    """Options for the prior of level probabilities, in all models of records and households."""
 
     level_prior: str = option(
         "learned",

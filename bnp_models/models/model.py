@@ -1,8 +1,9 @@
-"""The contract of a model: what inference, risk and synthesis ask of it.
+"""The contract of a model: the members that inference, risk and synthesis need.
 
-A model is an `equinox.Module` whose fields are its options and hyperparameters, over pure functions
-that jit, and vmap over chains. It derives from the contracts that it fulfils: `Growing` or
-`FixedComponents`, and those that say what can be made of its draws.
+A model is an `equinox.Module`. Its fields are its options and hyperparameters, and its methods are
+pure functions that `jax.jit` can compile and `jax.vmap` can run over chains. It derives from the
+contracts that it fulfils: `Growing` or `FixedComponents`, and those for the results that can be
+computed from its draws.
 """
 
 from abc import abstractmethod
@@ -25,25 +26,25 @@ from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 if TYPE_CHECKING:
-    # A type checker knows no other class variables.
+    # A type checker does not know other kinds of class variables.
     from typing import ClassVar as AbstractClassVar
 else:
     from equinox import AbstractClassVar
 
 Table: TypeAlias = Records | Households
-"""The sample: `Microdata`, or `Households`, by the model's `table_type`; where the model takes
-counts, a `ContingencyTable` too."""
+"""The sample: `Microdata` or `Households`, as the model's `table_type` says; also a
+`ContingencyTable` if the model accepts counts."""
 
 Conditions: TypeAlias = StructuralZeros | Rules
-"""Structural zeros, or rules, by the model's `conditions_type`."""
+"""Structural zeros or rules, as the model's `conditions_type` says."""
 
 
 class Info(Protocol):
-    """Figures of one sweep: a pytree, of which the driver reads one."""
+    """Figures of one sweep, a pytree; the driver reads the figure below."""
 
     @property
     def left_over(self) -> Float[Array, ""]:
-        """Weight of components beyond the last slot, 0 where none can be."""
+        """Weight of components beyond the last slot; 0 if there can be no such components."""
 
 
 TableT = TypeVar("TableT", bound=Table)
@@ -55,12 +56,12 @@ ConditionsT = TypeVar("ConditionsT", bound=Conditions)
 DataT = TypeVar("DataT")
 """The arrays of a table, made by `Model.prepare`: a pytree that chains share.
 
-A field whose axis runs over records says so by ``eqx.field(metadata={"record_axis": axis})``, and
-may be sharded along it.
+A field with an axis over records declares it by ``eqx.field(metadata={"record_axis": axis})``; the
+field may be divided among devices along this axis.
 """
 
 StateT = TypeVar("StateT")
-"""All that a chain needs to go on: a pytree, with ``record_axis`` as in `DataT`."""
+"""State from which a chain can be continued: a pytree, with ``record_axis`` as in `DataT`."""
 
 InfoT = TypeVar("InfoT", bound=Info)
 """Figures of one sweep."""
@@ -70,7 +71,7 @@ _ConditionsC = TypeVar("_ConditionsC", bound=Conditions, covariant=True)
 
 
 class Fitted(Protocol[_TableC, _ConditionsC]):
-    """What a model reads of a run of its own, a `bnp_models.Run`."""
+    """Attributes of a `bnp_models.Run` that the methods of its model read."""
 
     @property
     def table(self) -> _TableC:
@@ -90,47 +91,49 @@ class Fitted(Protocol[_TableC, _ConditionsC]):
 
     @property
     def num_levels(self) -> tuple[int, ...]:
-        """Levels of each variable, as the model sees them."""
+        """Number of levels of each variable, in the model's coding."""
 
     @property
     def feasible_sets(self) -> np.ndarray | None:
-        """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
+        """(B, R) sets of levels of the feasible boxes, in the model's coding; None: all cells."""
 
 
 Levels: TypeAlias = dict[str, tuple[Label, ...]]
-"""Levels of variables, by name, in the order in which arrays have them."""
+"""Levels of variables by name, in the same order as in arrays."""
 
 Draw: TypeAlias = dict[str, Array]
-"""One kept draw: an array of each name of `Model.parameters`, and "alpha"."""
+"""One kept draw: an array for each name of `Model.parameters`, and "alpha"."""
 
 
 class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
-    """Members of every model, of its sample, conditions, data, states and figures of a sweep."""
+    """Members of every model; generic in the types of sample, conditions, data, state and info."""
 
     name: AbstractClassVar[str]
-    """Name of the model, as files and the command line have it."""
+    """Name of the model in files and on the command line."""
     scalars: AbstractClassVar[tuple[str, ...]]
-    """Names of the scalars kept of every draw, among those of `keep`."""
+    """Names of the scalars that are kept for every draw, among those of `keep`."""
     parameters: AbstractClassVar[tuple[str, ...]]
-    """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
+    """Names of the arrays that are kept for predictions, among those of `keep`."""
     hyperparameters: ClassVar[tuple[str, ...]] = ()
-    """Names of more arrays kept of draws, which predictions do not read."""
+    """Names of further arrays that are kept with draws but that predictions do not use."""
     weight_parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of more arrays that predictions read, where `PredictsCells.weight_draws` made them."""
+    """Names of further arrays for predictions, which only `PredictsCells.weight_draws` makes."""
     axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Names of the axes of arrays kept of draws, after chain and draw, for whoever reads them."""
+    """Names of the axes, after chain and draw, of the arrays that are kept with draws."""
     monitored: ClassVar[tuple[str, ...]] = ("log_likelihood", "components", "alpha", "beta")
-    """Names of the scalars that convergence is judged by, of those that are kept."""
+    """Names of the scalars by which convergence is judged, if they are kept."""
     parameters_every: ClassVar[int] = 1
-    """Default spacing of the draws whose arrays are kept: one of every so many."""
+    """Default interval between the draws whose arrays are kept."""
     table_type: ClassVar[type] = Microdata
-    """Type of the data that it is fitted to."""
+    """Type of the data to which the model is fitted."""
     conditions_type: ClassVar[type | None] = None
-    """Type of the structural zeros or rules that it keeps to; None where it takes none."""
+    """Type of the structural zeros or rules that the model accepts; None if it accepts none."""
     takes_missing: ClassVar[bool] = False
-    """Whether it draws missing values."""
+    """Whether it draws missing values, or sums them out."""
+    missing_under_conditions: ClassVar[bool] = True
+    """Whether it does so under structural zeros too."""
     takes_counts: ClassVar[bool] = False
-    """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
+    """Whether the model accepts a `ContingencyTable` (cells with counts) instead of `Microdata`."""
 
     def __check_init__(self) -> None:
         check_options(self)
@@ -146,7 +149,7 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     @property
     @abstractmethod
     def start_components(self) -> tuple[int, ...]:
-        """Components of the chains' initial states, cycled over the chains."""
+        """Numbers of components of the initial states, used for one chain after the other."""
 
     def check(self, table: TableT) -> None:
         """Raise `MicrodataError` unless the options fit the table."""
@@ -156,7 +159,7 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
         return None
 
     def levels_of_axes(self, table: TableT, conditions: ConditionsT | None) -> dict[str, Levels]:
-        """Variables and their levels along axes of levels, by name of the axis; of records."""
+        """Variables and their levels along the axes of levels, by name of the axis."""
         coding = self.coding(conditions)
         schema = table.schema if coding is None else coding.schema
         assert isinstance(schema, Schema)
@@ -164,7 +167,7 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
 
     @abstractmethod
     def prepare(self, table: TableT, conditions: ConditionsT | None = None) -> DataT:
-        """Arrays of a sample of `table_type`, under conditions of `conditions_type` or none."""
+        """Make the arrays of a sample of `table_type` under conditions of `conditions_type`."""
 
     @abstractmethod
     def init(
@@ -176,16 +179,17 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     def sweep(
         self, key: Key[Array, ""], state: StateT, data: DataT, iteration: Int[Array, ""]
     ) -> tuple[StateT, InfoT]:
-        """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them.
+        """Make one sweep of one chain; the sweep leaves the posterior invariant.
 
-        It is negative in the first part of the warm-up, in which chains lose the surplus components
-        of their initial states. Moves that do not help with this may begin at zero.
+        `iteration` counts the sweeps. It is negative in the first part of the warm-up, in which
+        chains lose the surplus components of their initial states. Moves that do not help with this
+        may begin at zero.
         """
 
     def keep(self, state: StateT, info: InfoT) -> dict[str, Array]:
-        """Quantities of one sweep that a user may choose to keep, by name: all fields of both.
+        """Quantities of one sweep that a user may keep, by name: all fields of state and info.
 
-        What is a function of the state is taken from the state, not from the figures of the sweep.
+        A quantity that is a function of the state is taken from the state and not from the info.
         """
         return vars(info) | vars(state)
 
@@ -196,12 +200,12 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     def level_concentrations(self, run: Fitted[TableT, ConditionsT]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels.
 
-        None where the prior is not learned.
+        None if the prior is not learned.
         """
         return None
 
     def warnings(self, run: Fitted[TableT, ConditionsT]) -> list[str]:
-        """Sentences about a `Run` of this model for whoever has to decide whether to use it."""
+        """Sentences about a `Run` of this model for the person who decides whether to use it."""
         return []
 
 
@@ -209,35 +213,35 @@ class Growing(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model whose number of components may change: the driver enlarges or shrinks its arrays."""
 
     start_share: AbstractClassVar[float]
-    """Share of the slots that a start may fill."""
+    """Share of the slots that an initial state may fill."""
 
     @abstractmethod
     def grow(self, key: Key[Array, ""], state: StateT, data: DataT, capacity: int) -> StateT:
-        """The state with more slots, an exact draw given the old one."""
+        """State with more slots, drawn exactly given the old state."""
 
     @abstractmethod
     def slots_needed(self, state: StateT, data: DataT) -> Float[Array, ""]:
-        """Number of components that hold all but a negligible weight, and some to spare."""
+        """Number of slots for all but a negligible weight, and some spare ones."""
 
     @abstractmethod
     def shrink(self, state: StateT, data: DataT, capacity: int) -> StateT:
-        """The state with fewer slots; for the warm-up only."""
+        """State with fewer slots; for the warm-up only."""
 
 
 class FixedComponents(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model whose number of components is one of its options."""
 
     components: eqx.AbstractVar[int]
-    """Components K."""
+    """Number K of components."""
 
     @property
     def start_components(self) -> tuple[int, ...]:
-        """Number of components that initial states may use: K."""
+        """Number of components that initial states may use, which is K."""
         return (self.components,)
 
     @property
     def capacity(self) -> int:
-        """Slots for components: K."""
+        """Number of slots for components, which is K."""
         return self.components
 
 
@@ -258,7 +262,7 @@ class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         method: str = "exact",
         num_draws: int = 4096,
     ) -> Float[Array, " C"] | CellEstimate:
-        """log p_c (C,) of cells given one kept draw, or an estimate, for another method."""
+        """log p_c (C,) of cells given one kept draw, or an estimate if the method is not exact."""
 
     @abstractmethod
     def simulate_records(
@@ -269,7 +273,7 @@ class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         num_levels: tuple[int, ...],
         feasible: Bool[Array, "B R"] | None = None,
     ) -> Int[Array, "J n"]:
-        """Level codes of new records given one kept draw, in the feasible boxes; None: anywhere."""
+        """Level codes of new records in the feasible boxes (None: all cells), given one draw."""
 
     def weight_draws(
         self,
@@ -278,31 +282,31 @@ class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         num_levels: tuple[int, ...],
         feasible: np.ndarray | None,
     ) -> dict[str, np.ndarray]:
-        """Arrays of draws of the law sum_s weights[s] p(x, s) / Z, those of names that change.
+        """Arrays of draws of the law sum_s weights[s] p(x, s) / Z, for the names that change.
 
         Parameters
         ----------
         draws
             Arrays (chains, draws, ...) of a run whose last variable is the class s.
         weights
-            (S,) weights of the classes, none negative.
+            (S,) weights of the classes, not negative.
         num_levels, feasible
             As for `simulate_records`, of the records without the class.
 
         Raises
         ------
         ValueError
-            Where the model does not know that law, as here.
+            If the model cannot compute that law, as in this default.
         """
         raise ValueError(f"the {self.name} model takes no design weights")
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray] | None:
-        """Arrays of draws (chains, draws, ...) with levels merged, of the names that change.
+        """Arrays of draws (chains, draws, ...) with levels merged, for the names that change.
 
-        `groups` is as for `merge_rows`. None, as here, where the law of coarser records is not of
-        the model's form.
+        `groups` is as for `merge_rows`. The result is None, as in this default, if the law of
+        coarser records does not have the form of the model.
         """
         return None
 
@@ -319,7 +323,7 @@ class KnowsMargins(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     ) -> Float[Array, " R"] | None:
         """P(x_j = l) of a feasible record, for every level of every variable.
 
-        None where they would take too long.
+        None if they would take too long.
         """
 
 
@@ -328,7 +332,7 @@ class Completes(KnowsMargins[TableT, ConditionsT, DataT, StateT, InfoT]):
 
     @abstractmethod
     def complete_records(self, key: Key[Array, ""], draw: Draw, data: DataT) -> Int[Array, "J n"]:
-        """Level codes of the sample, its missing values drawn given one kept draw.
+        """Level codes of the sample, with missing values drawn given one kept draw.
 
         Padding, where `prepare` adds any, comes after the records.
         """
@@ -341,7 +345,7 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     def simulate_households(
         self, key: Key[Array, ""], draw: Draw, data: DataT, left: Float[Array, " H"], lanes: int
     ) -> tuple[Simulated, Bool[Array, " lanes"]]:
-        """A batch of households given one kept draw, and which of them are possible.
+        """Simulate a batch of households given one kept draw, and check which of them are possible.
 
         Parameters
         ----------
@@ -355,5 +359,5 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     def level_probabilities(self, draw: Draw, data: DataT) -> Float[Array, " R"] | None:
         """P(level) for every level of households' variables, their size last, then of members'.
 
-        None where the rules in the data do not let it be told.
+        None if it cannot be computed under the rules in the data.
         """

@@ -1,4 +1,4 @@
-"""Options of models, declared once as fields: their checks, their docs, their list; and keys."""
+"""Options of models, declared once as fields: checks, documentation, and list; and keys."""
 
 import dataclasses
 import math
@@ -16,24 +16,24 @@ from bnp_models.data.arguments import described
 
 
 class Option(NamedTuple):
-    """An option of a model, as its field declares it."""
+    """Option of a model, as declared by a field."""
 
     name: str
     """Name of the field."""
     type: str
-    """Its type, as it is written in the class."""
+    """Type of the option, as written in the class."""
     default: Any
-    """Its default."""
+    """Default value."""
     help: str
-    """What it says, in sentences."""
+    """Help text, in sentences."""
     choices: tuple[str, ...] = ()
-    """Its values, where these are words."""
+    """Possible values, if these are words."""
     least: int | None = None
     """The least value of an integer."""
     positive: bool = False
-    """Whether a number must be positive; None, where it is the default, passes."""
+    """Whether a number must be positive; None is accepted if it is the default."""
     command: bool = False
-    """Whether the command line has it."""
+    """Whether the option exists on the command line."""
 
 
 def option(
@@ -46,7 +46,7 @@ def option(
     command: bool = False,
     **field: Any,
 ) -> Any:
-    """Declare a field of a model that is one of its options; arguments as of `Option`.
+    """Declare a field of a model as one of its options; arguments as of `Option`.
 
     Numbers that are not integers, and None, may be traced; all other values are static.
     """
@@ -57,7 +57,7 @@ def option(
 
 
 def options_of(model: Any) -> dict[str, Option]:
-    """Options of a model, or of its class, by name; those that are given by name only come last."""
+    """Options of a model, or of its class, by name; keyword-only options come last."""
     fields = [field for field in dataclasses.fields(model) if "option" in field.metadata]
     fields.sort(key=lambda field: bool(field.kw_only))
     return {
@@ -74,7 +74,7 @@ def _written(kind: Any) -> str:
 
 
 def check_options(model: Any) -> None:
-    """Raise ValueError unless the values of a model are those that its fields declare."""
+    """Raise ValueError unless the values of a model are within what its fields declare."""
     for name, declared in options_of(model).items():
         value = vars(model)[name]
         if declared.choices and (isinstance(value, str) or not declared.positive):
@@ -89,11 +89,11 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def documented(cls: _Class) -> _Class:
-    """Write the parameters of a model into its docstring, before "References", as fields say."""
+    """Write the options of a model into its docstring, before "References"."""
     options, lines = list(options_of(cls).values()), []
     for i, one in enumerate(options):
         if i and one.help == options[i - 1].help:
-            # One entry of several names.
+            # One entry for several names.
             continue
         names = [other.name for other in options[i:] if other.help == one.help]
         lines += [", ".join(names), textwrap.indent(textwrap.fill(one.help, 92), "    ")]
@@ -114,7 +114,7 @@ def check_fixed(**options: Any) -> None:
 
 
 def fixed_or(fixed: Any, drawn: Float[Array, "..."]) -> Float[Array, "..."]:
-    """An array that was drawn, or, where an option fixes it, that number in its place."""
+    """Return the array that was drawn, or the number to which an option fixes it."""
     return drawn if fixed is None else jnp.full_like(drawn, fixed)
 
 
@@ -133,7 +133,10 @@ def check_choice(choices: Sequence[str], **options: Any) -> None:
 
 
 def typed_key(key: jax.Array) -> jax.Array:
-    """Return one random key, typed where it is of `jax.random.PRNGKey`; else raise TypeError."""
+    """Return one typed random key; a key of `jax.random.PRNGKey` is converted.
+
+    Raises TypeError for anything else.
+    """
     if isinstance(key, jax.Array):
         if key.shape == () and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key
@@ -143,7 +146,7 @@ def typed_key(key: jax.Array) -> jax.Array:
 
 
 def key_or_default(key: jax.Array | None) -> jax.Array:
-    """Return the key that was given, typed, or `jax.random.key(0)` where there is none."""
+    """Return the given key, typed, or `jax.random.key(0)` if it is None."""
     return jax.random.key(0) if key is None else typed_key(key)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def last_class_used(draws: dict[str, np.ndarray], units: str = "records") -> str | None:
-    """Warn of members of the last class, where "last_class" was kept."""
+    """Warn of members in the last class, if "last_class" was kept."""
     most = int(np.max(draws.get("last_class", 0), initial=0))
     if most == 0:
         return None
@@ -15,7 +15,7 @@ def last_class_used(draws: dict[str, np.ndarray], units: str = "records") -> str
 
 
 def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
-    """Warn that impossible records were too many to count in some draw: "augmented" is -1."""
+    """Warn that some draw had too many impossible records to count ("augmented" is -1)."""
     if np.min(draws.get("augmented", 0), initial=0) >= 0:
         return None
     return (

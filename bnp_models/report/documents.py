@@ -20,6 +20,7 @@ from bnp_models.data.weight_classes import WeightsEntry
 from bnp_models.inference.convergence import Figures
 from bnp_models.inference.modes import ModesEntry
 from bnp_models.report.pages import Filing
+from bnp_models.risk.missing_keys import MISSING_KEYS, MissingEntry
 from bnp_models.risk.validation import ValidationEntry
 from bnp_models.risk.verdict import VerdictEntry
 from bnp_models.synthesis.predictive_checks import ChecksEntry
@@ -117,7 +118,7 @@ class LevelEntry(Document):
 
 
 class ContributionEntry(Document):
-    """What a key variable contributes to the risk."""
+    """Contribution of a key variable to the risk."""
 
     share: Annotated[float, Keywords(maximum=1)] | None
     """Share of tau_1 that disappears if the variable is dropped; null if it is not known."""
@@ -209,6 +210,9 @@ class ChainsRiskDocument(RiskDocument):
     """risk.json of a model that is sampled by chains."""
 
     weights: WeightsEntry | None = None
+    missing: MissingEntry | None = None
+    """Missing values of the key variables, if there are any; sample_uniques is then a posterior
+    mean, rounded, where they are read as values that are not known."""
     tau2_conditional: FiguresEntry
     """Expected value of tau2 given each draw of the parameters."""
     usable: UsableEntry
@@ -353,6 +357,10 @@ class RunDocument(Document):
     hyperparameters: str | None = ABSENT
     baselines: bool | None = None
     all_records: bool | None = None
+    suda: int | None = ABSENT
+    """Option of risk: variables of a minimal sample unique, at the most."""
+    missing_keys: Annotated[str, Keywords(enum=list(MISSING_KEYS))] | None = ABSENT
+    """Option of risk: how missing values are read; null if there are none."""
     household: str | None = ABSENT
     household_variables: Sequence[str] | None = ABSENT
     rules: str | None = ABSENT
@@ -364,6 +372,8 @@ class RunDocument(Document):
     """Labels of the bins, by variable."""
     merged: Mapping[str, Mapping[str, Sequence[str]]] | None = None
     """Levels that were merged, by variable and new level."""
+    own_levels: Mapping[str, Sequence[str]] | None = None
+    """Values that are levels of their own, apart from the numbers, by variable."""
     validate: int | None = ABSENT
     """Option of risk: number of parts of the sample."""
     ties: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])] | None = None
@@ -378,6 +388,9 @@ class RunDocument(Document):
     recode: Sequence[str] | None = None
     """Option of protect."""
     suppress: Share | None = None
+    k: Sequence[Sequence[int | Sequence[str] | None]] | None = ABSENT
+    """Option of protect: of each target, K, the number of variables, and variables."""
+    strata: str | None = ABSENT
     importance: Mapping[str, float] | None = None
     refit: bool | None = None
     datasets: int | None = None
@@ -386,6 +399,9 @@ class RunDocument(Document):
     method: Annotated[str, Keywords(enum=["predictive", "balanced", "calibrated"])] | None = None
     keep: Sequence[str] | None = ABSENT
     carry: Sequence[str] | None = ABSENT
+    given: Sequence[str] | None = ABSENT
+    """Option of synthesize: values that all records have."""
+    keep_missing: bool | None = ABSENT
     format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
     filing: Filing | None = None
     usable: UsableEntry | None = None

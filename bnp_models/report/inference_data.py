@@ -146,6 +146,7 @@ def write_records(
     path: str | PathLike,
     ids: pd.Series | None = None,
     *,
+    beside: pd.DataFrame | None = None,
     bom: bool = False,
 ) -> None:
     """Write `PopulationRisk.records`, riskiest first, as `write_table` writes.
@@ -158,6 +159,8 @@ def write_records(
         The file.
     ids
         (n,) identifiers of the sample's records, named as their column is to be.
+    beside
+        (n, any) more columns of the sample's records, which are put last.
     bom
         Begin with a byte order mark.
 
@@ -171,4 +174,6 @@ def write_records(
     frame = risk.records()
     if ids is not None:
         frame.insert(1, ids.name, ids.to_numpy(object)[frame["row"]])
+    if beside is not None:
+        frame[list(beside)] = beside.to_numpy()[frame["row"]]
     write_table(frame, path, ("r1", "r2"), bom=bom)

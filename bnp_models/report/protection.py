@@ -5,7 +5,7 @@ from os import PathLike
 
 import pandas as pd
 
-from bnp_models.data.documents import AtLeastOne, Document, NotNegative, Share
+from bnp_models.data.documents import ABSENT, AtLeastOne, Document, NotNegative, Share
 from bnp_models.data.microdata import SmallCells
 from bnp_models.data.schema import text_of
 from bnp_models.data.writing import write_text
@@ -14,6 +14,7 @@ from bnp_models.report.documents import FiguresEntry
 from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED
 from bnp_models.report.summaries import figures_of
+from bnp_models.risk.anonymity import Reached
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.protection import FileRisk, Protection
 from bnp_models.risk.verdict import VerdictEntry
@@ -68,6 +69,8 @@ class ChangesDocument(Document):
     variables: Sequence[str]
     """Key variables of the sample."""
     verdict: VerdictEntry
+    anonymity: Sequence[Reached] | None = ABSENT
+    """With --k: targets of k-anonymity."""
     before: FileRiskEntry
     after: FileRiskEntry
     refitted: FileRiskEntry | None = None
@@ -109,7 +112,8 @@ def changes_document(
         n=table.n,
         population_size=protection.population_size,
         variables=table.schema.variables,
-        verdict=protection.after.judge(protection.limits, usable, why).document(),
+        verdict=protection.judge(usable, why).document(),
+        anonymity=protection.anonymity or ABSENT,
         before=_of_file(protection.before),
         after=_of_file(protection.after),
         refitted=None if refitted is None else _of_file(refitted),

@@ -5,7 +5,6 @@ from os import PathLike
 import numpy as np
 
 from bnp_models.data.identifying import SMALLEST_SHOWN
-from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import Filing, render_page
@@ -89,7 +88,7 @@ def render_report(
         filing=filing,
         how=_METHODS[risk.method],
         thin=risk.thin,
-        anonymity=k_anonymity(risk.law.table),
+        anonymity=risk.anonymity,
         fraction=risk.law.table.n / risk.population_size,
         needed=1 / np.log(risk.law.table.n),
         checked=None if checks is None else checks_plot(checks),

@@ -29,6 +29,7 @@ from bnp_models.report.documents import (
 )
 from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.coarser_risk import CoarserRisk
+from bnp_models.risk.missing_keys import MissingEntry, num_incomplete
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.risk.verdict import Limits, VerdictEntry, judge
@@ -100,7 +101,8 @@ def risk_summary(
         variables=schema.variables,
         levels=schema.num_levels,
         cells=schema.num_cells,
-        sample_uniques=len(risk.rows),
+        sample_uniques=risk.sample_uniques,
+        missing=_of_missing(risk),
         weights=_of_weights(risk.run),
         seed=seed,
         version=__version__,
@@ -125,6 +127,17 @@ def risk_summary(
         what_if=None if coarser is None else what_if(coarser),
         warnings=warnings_with(diagnosis, checks, validation),
         **_timing(run),
+    )
+
+
+def _of_missing(risk: PopulationRisk) -> MissingEntry | None:
+    """Entry "missing"; None where no value is."""
+    if risk.missing_keys is None:
+        return None
+    cells = risk.law.table.tabulated
+    values = int(cells.counts @ (cells.codes < 0).sum(axis=1))
+    return MissingEntry(
+        reading=risk.missing_keys, records=num_incomplete(cells), missing_values=values
     )
 
 

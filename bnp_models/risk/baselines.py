@@ -1,4 +1,4 @@
-"""Classical estimates of the risk of a sample, to set beside a model's."""
+"""Classical estimates of the risk of a sample, for comparison with those of a model."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,13 +23,13 @@ LOGLINEAR = {
 
 NAMES = (BENEDETTI_FRANCONI, *LOGLINEAR)
 
-# About a second of listing cells and fitting.
+# Listing and fitting this many cells takes about a second.
 _BOUNDS = Bounds(max_support=2**17, max_work=1e8)
 
-# Cells times pairs of variables beyond which a search takes too long.
+# A search takes too long if cells times pairs of variables exceed this.
 _MAX_SEARCHED = 2**18
 
-# Part of a record by which a fitted margin may be off.
+# Largest error of a fitted margin, in records.
 _TOLERATED = 0.1
 
 
@@ -51,17 +51,17 @@ class Baselines(NamedTuple):
 
     found: tuple[Baseline, ...]
     left_out: dict[str, str]
-    """Why others are left out, by their names."""
+    """Estimates that were left out, by name, with the reason."""
 
     def document(self) -> dict[str, Any]:
-        """Entries "baselines" and, where any is left out, "baselines_left_out" of risk.json."""
+        """Entry "baselines" of risk.json and, if any was left out, "baselines_left_out"."""
         found = [{"name": x.name, "tau1": x.tau1, "tau2": x.tau2} for x in self.found]
         left_out = [{"name": name, "why": why} for name, why in self.left_out.items()]
         return {"baselines": found, **({"baselines_left_out": left_out} if left_out else {})}
 
 
 def baseline_cells(table: Records, population_size: int) -> WeightedCells:
-    """Cells of a sample, by its design weights where it has some."""
+    """Cells of a sample, with its design weights if it has any."""
     if isinstance(table, WeightedMicrodata):
         return weighted_cells(table.records, population_size, table.weights)
     return weighted_cells(table, population_size)
@@ -71,7 +71,7 @@ def baseline_cells(table: Records, population_size: int) -> WeightedCells:
 def baselines(cells: WeightedCells) -> Baselines:
     """Estimate the risk by Benedetti & Franconi, and by log-linear models of all structures.
 
-    What would take longer than a few seconds is left out.
+    Estimates that would take longer than a few seconds are left out.
     """
     alone = cells.f == 1
     risk = benedetti_franconi_risk(cells)

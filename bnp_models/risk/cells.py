@@ -27,7 +27,7 @@ from bnp_models.models.cells.polettini_stander import (
 )
 from bnp_models.models.options import typed_key
 
-# Draws whose distributions of F are mixed for quantiles and modes, and levels of each.
+# Number of draws whose distributions of F are mixed for quantiles and modes; levels of quantiles.
 _MIXED, _MIXED_LEVELS = 64, 60
 
 _BATCH_OF_DRAWS = 64
@@ -86,7 +86,7 @@ class CellRisk:
         return frame.sort_values("risk", ascending=False, kind="stable", ignore_index=True)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "model": repr(self.model),
             "cells": title_of(self.cells),
@@ -105,7 +105,7 @@ def cell_risk(
     num_chains: int = 4,
     num_samples: int = 1000,
 ) -> CellRisk:
-    """Evaluate the posterior of F, the number of population records, cell by cell.
+    """Evaluate for each cell the posterior of F, its number of persons in the population.
 
     Parameters
     ----------
@@ -116,15 +116,15 @@ def cell_risk(
     key
         For the draws of tau_1.
     draws
-        Draws of the hyperparameters, from `sample_hyperparameters`: everything is then averaged
-        over them.
+        Draws of the hyperparameters, from `sample_hyperparameters`. If given, all results are
+        averaged over them.
     num_chains, num_samples
-        Draws of tau_1 without `draws`, all independent.
+        Number of independent draws of tau_1, if `draws` is not given.
 
     Notes
     -----
-    Under `draws`, risk and probability are means over all of them, quantiles and modes those of the
-    mixture over 64 of them at most.
+    If `draws` is given, risk and probability are means over all draws; quantiles and modes are
+    those of the mixture of at most 64 draws.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def cell_risk(
     unique = f == 1
     number = np.bincount(pair, minlength=len(f))[unique]
     p_unique = pairs.p_unique[:, unique]
-    # Draw of the hyperparameters that each draw of tau_1 is given.
+    # Draw of the hyperparameters for each draw of tau_1.
     shape, size = log_likelihood.shape, log_likelihood.size
     given = np.arange(size) if draws is not None else np.zeros(size, int)
     tau1 = _draw_tau1(numpy_generator(key), number, np.clip(p_unique, 0, 1), given)
@@ -192,7 +192,7 @@ class _PairRisks(NamedTuple):
 
 
 def _draw_tau1(generator, number, chances, given):
-    """Sum over groups of cells of Binomial(number, chance), the chances those of a draw each."""
+    """Draw the sum over groups of cells of Binomial(number, chance), with chances for each draw."""
     tau1 = np.empty(len(given))
     block = max(1, 2**20 // max(1, len(number)))
     for start in range(0, len(given), block):
@@ -211,7 +211,7 @@ def _cell_arguments(variant, values, f, phat, size) -> tuple[Array, Array, Array
 
 
 def _distinct_for(variant, f, phat):
-    """Pairs that differ for the model, and which each is of: in Model I phat plays no part."""
+    """Distinct pairs (f, phat), and the index of each cell's pair; Model I ignores phat."""
     if variant == 1:
         f, of_pair = np.unique(f, return_inverse=True)
         return f, np.zeros(len(f)), of_pair.reshape(-1)
@@ -233,7 +233,7 @@ def _at_one_draw(variant, values, f, phat, size) -> _PairRisks:
 
 
 def _averaged(variant, values, f, phat, size) -> _PairRisks:
-    """Posterior of F at each draw of the hyperparameters, and mixed over them."""
+    """Posterior of F at each draw of the hyperparameters, and its mixture over the draws."""
     f, phat, of_pair = _distinct_for(variant, f, phat)
     arguments = variant, values, *map(jnp.asarray, (f, phat, size))
     risk, p_unique = _risks_by_draw(*arguments)
@@ -306,7 +306,7 @@ def benedetti_franconi_risk(cells: WeightedCells) -> np.ndarray:
         return np.asarray(risk)[pair]
 
 
-# Numbers of records in a cell that `counts_of_counts` takes together.
+# Ranges of numbers of records in a cell, in which `counts_of_counts` groups cells.
 _BINS = ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
 # Distinct values of phat above which they are put into groups.
@@ -319,7 +319,7 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
     Parameters
     ----------
     model
-        With its hyperparameters.
+        Model with the hyperparameters to use.
     cells
         Non-empty cells of the sample, from `weighted_cells`.
 
@@ -330,8 +330,8 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
 
     Notes
     -----
-    In Model II a cell's expectation depends on its phat, and on the assumed ones where it is empty;
-    more than 48 distinct values are put into as many groups.
+    In Model II the expectation of a cell depends on its phat; for an empty cell, on the assumed
+    values of phat. If there are more than 48 distinct values, they are put into 48 groups.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
 
 
 def _grouped(phat):
-    """Values of phat, or the means of as many groups as are allowed, and the cells of each."""
+    """Values of phat, or means of groups if there are too many values, and the cells of each."""
     distinct, number = np.unique(phat, return_counts=True)
     if len(distinct) <= _MAX_PHATS:
         return distinct, number.astype(float)

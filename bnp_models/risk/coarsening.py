@@ -1,4 +1,4 @@
-"""Coarser keys: variables dropped, levels merged, groups in the place of levels."""
+"""Coarser keys: variables dropped, levels merged, levels replaced by their groups."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from bnp_models.data.schema import MicrodataError, Schema, text_of, unknown_vari
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 MAX_CELLS = 2**16
-"""Feasible cells that are listed for one coarsening, at the most."""
+"""Largest number of feasible cells that are listed for one coarsening."""
 
 
 def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -> Recoding:
@@ -36,9 +36,9 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
     Raises
     ------
     MicrodataError
-        If a statement is of another form, names an unknown variable or level, drops a variable that
-        is gone or all of them, merges fewer than two levels, or asks for groups of a variable that
-        has none, or not so many layers of them.
+        If a statement has another form, names an unknown variable or level, drops a variable that
+        is dropped already, drops all variables, merges fewer than two levels, or names groups of a
+        variable that has no groups or fewer layers of groups.
     """
     dropped: set[str] = set()
     merged: dict[str, list[list[int]]] = {}
@@ -65,19 +65,19 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
 
 
 def keep_variables(names: Sequence[str], schema: Schema) -> Recoding:
-    """Recoding to some of the variables.
+    """Recoding that keeps these variables and drops all others.
 
     Raises
     ------
     MicrodataError
-        If one is unknown, or there is none.
+        If a variable is unknown, or no variable is named.
     """
     kept = {_known(name, schema) for name in names}
     return coarsening_of(set(schema.variables) - kept, {}, schema)
 
 
 def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Recoding]:
-    """Coarsenings that drop one variable each, as far as their cells can be listed."""
+    """Coarsenings that each drop one variable; those with too many cells to list are left out."""
     schema = table.schema
     found = {
         f"drop:{name}": coarsening_of({name}, {}, schema)
@@ -94,7 +94,7 @@ def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str
 def require_listable(
     coarsenings: Mapping[str, Recoding], table: Records, conditions: StructuralZeros | None
 ) -> None:
-    """Refuse a coarsening that has more than `MAX_CELLS` cells to list, under structural zeros.
+    """Refuse coarsenings for which more than `MAX_CELLS` cells would be listed (structural zeros).
 
     Raises
     ------
@@ -111,7 +111,7 @@ def require_listable(
 
 
 def _num_listed(coarsening: Recoding, table: Records) -> int:
-    """Finer cells of the coarser cells with one record."""
+    """Number of finer cells in the coarser cells that have one record."""
     cells = coarsening.coarser(table).tabulated
     uniques = cells.codes[cells.unique_cells]
     return sum(coarsening.num_finer(cell) for cell in uniques)
@@ -129,14 +129,14 @@ def coarsening_of(
     grouped: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Hierarchies = (),
 ) -> Recoding:
-    """Recoding that drops variables, merges groups of codes of others, or names all groups.
+    """Recoding that drops variables, merges groups of codes, or replaces levels by named groups.
 
-    `grouped` has, by variable, the name of the group of each level.
+    `grouped` gives, for each variable, the name of the group of each level.
 
     Raises
     ------
     MicrodataError
-        If a variable is dropped that has levels merged, or all are dropped.
+        If a variable is both dropped and recoded, or all variables are dropped.
     """
     grouped = grouped or {}
     if twice := sorted((dropped | merged.keys()) & grouped.keys()):
@@ -210,7 +210,7 @@ def _groups_of(
 
 
 def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
-    """Codes of the levels that are merged, their labels apart by "+"."""
+    """Codes of the levels that are merged; "+" separates their labels."""
     labels = [text_of(label) for label in schema.levels[schema.variables.index(name)]]
     codes = _split_labels(given.strip(), labels)
     if codes is None:
@@ -224,7 +224,7 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
 
 
 def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
-    """Codes of labels apart by "+", which a label may have too (75+); None: it cannot be read."""
+    """Codes of labels separated by "+", which labels may contain (75+); None: cannot be read."""
     for code, label in enumerate(labels):
         for spelled in (label, _in_quotes(label)):
             if text == spelled:
@@ -237,7 +237,7 @@ def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
 
 
 def _joined(number: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Codes that are one level, in the order of the first of each; a group of groups is one."""
+    """Join groups that share a code; the order is that of the first code of each group."""
     leader = np.arange(number)
     for group in groups:
         together = np.isin(leader, leader[list(group)])

@@ -6,15 +6,16 @@ of a coarser cell is the sum of the probabilities of the feasible cells in it, w
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
 import jax
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.cells import group_cells
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.microdata import Records, SmallCells, k_anonymity
+from bnp_models.data.microdata import Records, SmallCells
 from bnp_models.data.recoding import Recoding
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
@@ -26,10 +27,17 @@ from bnp_models.risk.coarsening import (
     single_drops,
 )
 from bnp_models.risk.evaluator import Evaluator, draw_taus
+from bnp_models.risk.missing_keys import (
+    MISSING_KEYS,
+    Completions,
+    anonymity_of,
+    are_alone,
+    matching_records,
+)
 from bnp_models.risk.ties import TIES, Tied
 
 NUM_DRAWS = 100
-"""Draws at which coarser keys are evaluated, at the most."""
+"""Largest number of draws at which coarser keys are evaluated."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,19 +58,26 @@ class CoarserRisk:
     """(draws,) draws of the number of sample uniques that are unique in the population."""
     tau2: np.ndarray
     """(draws,) draws of the sum over sample uniques of 1/F, F their population count."""
+    matching: np.ndarray | None = None
+    """(C,) as of `PopulationRisk`, where missing values are wildcards."""
+    num_uniques: np.ndarray | None = None
+    """(draws,) as of `PopulationRisk`, where values are missing at random."""
 
     @cached_property
     def sample_uniques(self) -> int:
-        """Number of records alone in their cell."""
-        return len(self.table.tabulated.unique_cells)
+        """Number of sample uniques; where values are missing at random, its posterior mean."""
+        if self.num_uniques is not None:
+            return round(self.num_uniques.mean())
+        counts = self.table.tabulated.counts if self.matching is None else self.matching
+        return int((counts == 1).sum())
 
     @cached_property
     def anonymity(self) -> list[SmallCells]:
-        """Records in cells of fewer than 2, 3 and 5."""
-        return k_anonymity(self.table)
+        """Records that match fewer than 2, 3 and 5, themselves included."""
+        return anonymity_of(self.table, self.matching)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample": title_of(self.table),
             "sample uniques": self.sample_uniques,
@@ -78,6 +93,7 @@ def coarsen(
     coarsenings: Sequence[str] | Mapping[str, Recoding] | None = None,
     *,
     ties: str = "on",
+    missing_keys: str = "random",
     num_samples: int = NUM_DRAWS,
     key: jax.Array | None = None,
 ) -> dict[str, CoarserRisk]:
@@ -88,12 +104,14 @@ def coarsen(
     run, population_size
         As for `population_risk`.
     coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
-        "group:occupation" where the model has groups of that variable's levels; or those read, by
-        text. Default: each variable dropped by itself.
+        Each has one or more statements, such as "drop:race" or "merge:age=0-14+15-24;drop:sex", or
+        "group:occupation" if the model has groups of that variable's levels. A dictionary of
+        recodings by their text is accepted too. Default: each variable dropped by itself.
     ties
         As for `population_risk`: "on" uses the layer for ties, with the parameters of the finer
         file; "off" and "sensitivity" do not.
+    missing_keys
+        As for `population_risk`.
     num_samples
         Largest number of draws of the run that are used; they are evenly spaced.
     key
@@ -109,7 +127,7 @@ def coarsen(
     MicrodataError
         As `parse_coarsening` and `require_listable`.
     ValueError
-        As `population_risk`; if `ties` is unknown.
+        As `population_risk`; if `ties` or `missing_keys` is unknown.
 
     Notes
     -----
@@ -125,9 +143,12 @@ def coarsen(
     """
     check_kind(Run, "coarsen(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
+    check_choice(MISSING_KEYS, missing_keys=missing_keys)
     if key is not None:
         key = typed_key(key)
-    evaluator = Evaluator.of(run, population_size, lambda law: law.spaced_parameters(num_samples))
+    evaluator = Evaluator.of(
+        run, population_size, lambda law: law.spaced_parameters(num_samples), complete=False
+    )
     table, conditions = evaluator.run.table, evaluator.run.conditions
     if coarsenings is None:
         coarsenings = single_drops(table, conditions)
@@ -141,9 +162,14 @@ def coarsen(
     require_listable(found, table, conditions)
     key_ties, key_common = Keys(run.key if key is None else key)
     tied = evaluator.draw_ties(key_ties) if ties == "on" else None
+    evaluate: Callable[..., CoarserRisk] = _evaluate
+    if table.has_missing:
+        evaluate = _evaluate_wildcards
+        if missing_keys == "random":
+            evaluate = partial(_evaluate_completed, Completions(run, evaluator, key_ties))
     # Common random numbers: keys that make the same cells of the records have the same figures.
     return {
-        text: _evaluate(evaluator, coarsening, tied, key_common)
+        text: evaluate(evaluator, coarsening, tied, key_common)
         for text, coarsening in found.items()
     }
 
@@ -151,7 +177,7 @@ def coarsen(
 def _evaluate(
     evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
 ) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with a layer for ties or None."""
+    """Evaluate the risk on one coarser key, with or without a layer for ties."""
     key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)
@@ -160,8 +186,63 @@ def _evaluate(
     codes = evaluator.run.table.codes_at(np.sort(cells.first_rows[cells.unique_cells]))
     # Padded to as many as the finer file has: same shapes, nothing is compiled.
     size = len(evaluator.run.table.tabulated.codes)
-    logs = evaluator.coarser(coarsening, codes, key_cells, size)
-    b, q = (np.exp(np.minimum(log_p, 0)) for log_p in logs)
+    b, q = _probabilities(evaluator, coarsening, codes, key_cells, size)
     if tied is not None:
         q = tied.draw_probabilities(generator, b, q)
     return CoarserRisk(table, *draw_taus(generator, q, evaluator.num_new))
+
+
+def _probabilities(evaluator, coarsening, codes, key, size=None) -> Iterator[np.ndarray]:
+    """Yield probabilities (draws, m) of coarser cells, for a record of the sample and another."""
+    for log_p in evaluator.coarser(coarsening, codes, key, size):
+        yield np.exp(np.minimum(log_p, 0))
+
+
+def _evaluate_wildcards(
+    evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
+) -> CoarserRisk:
+    """`_evaluate` where missing values match every value."""
+    key_cells, key_counts = Keys(key)
+    generator = numpy_generator(key_counts)
+    table = coarsening.coarser(evaluator.run.table)
+    cells = table.tabulated
+    matching = matching_records(cells)
+    codes = evaluator.run.table.codes_at(cells.first_rows[matching == 1])
+    b, q = _probabilities(evaluator, coarsening, codes, key_cells)
+    if tied is not None:
+        q = tied.draw_probabilities(generator, b, q)
+    return CoarserRisk(table, *draw_taus(generator, q, evaluator.num_new), matching)
+
+
+def _evaluate_completed(
+    completions: Completions,
+    evaluator: Evaluator,
+    coarsening: Recoding,
+    tied: Tied | None,
+    key: jax.Array,
+) -> CoarserRisk:
+    """`_evaluate` where values are missing at random: on the samples as draws complete them."""
+    key_cells, key_counts = Keys(key)
+    generator = numpy_generator(key_counts)
+    original = evaluator.run.table
+    drawn = completions.codes(np.arange(evaluator.draws["alpha"].size))
+    known = original.codes[original.complete]
+    codes = np.concatenate([np.tile(known, (len(drawn), 1, 1)), drawn], axis=1)
+    flat = codes.reshape(-1, codes.shape[2])
+    coarse, num_levels = coarsening.coarser_codes(flat), coarsening.schema.num_levels
+    one = np.ones(codes.shape[1], int)
+    alone = np.stack([are_alone(x, one, num_levels) for x in np.split(coarse, len(drawn))])
+    # The cells of all draws are evaluated together: they have most of them in common.
+    cells = group_cells(coarse, num_levels)
+    of_record = cells.record_cell.reshape(alone.shape)
+    used, place = np.unique(of_record[alone], return_inverse=True)
+    both = _probabilities(evaluator, coarsening, flat[cells.first_rows[used]], key_cells)
+    draw, record = np.nonzero(alone)
+    b, q = np.zeros((2, *alone.shape))
+    b[draw, record], q[draw, record] = (x[draw, place] for x in both)
+    some = alone.any(axis=0)
+    b, q = b[:, some], q[:, some]
+    if tied is not None:
+        q = tied.draw_probabilities(generator, b, q)
+    taus = draw_taus(generator, q, evaluator.num_new, alone[:, some])
+    return CoarserRisk(coarsening.coarser(original), *taus, num_uniques=alone.sum(axis=1))

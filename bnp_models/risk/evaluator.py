@@ -1,7 +1,7 @@
 """Probabilities of cells at the draws of a run, and the risk that follows from them.
 
-All that measures risk (`population`, `coarser_risk`, `protected_risks`) asks an `Evaluator`, which
-knows the law of the sample's records and that of the persons who are not in the sample.
+All modules that measure risk (`population`, `coarser_risk`, `protected_risks`) use an `Evaluator`.
+It has the law of the sample's records and that of the persons who are not in the sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +26,13 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
+from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.ties import Tied, Ties
 
 METHODS = ("auto", "exact", "draws")
 
 NUM_DRAWS = {"exact": 0, "draws": 4096}
-"""Draws of record weights that all cells share, by method."""
+"""Number of draws of record weights that all cells share, by method."""
 
 Draws: TypeAlias = dict[str, np.ndarray]
 """Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them."""
@@ -43,25 +44,32 @@ class LogProbabilities(NamedTuple):
     log_p: np.ndarray
     """(block, C)"""
     halves: np.ndarray | None
-    """(block, 2, C) the same from either half of the Monte Carlo draws; None where exact."""
+    """(block, 2, C) the same from each half of the Monte Carlo draws; None if it is exact."""
 
     def at(self, where) -> "LogProbabilities":
-        """Of some of the cells."""
+        """Return the log probabilities of some of the cells."""
         halves = self.halves
         return LogProbabilities(
             self.log_p[..., where], None if halves is None else halves[..., where]
         )
 
+    def beside(self, others: "LogProbabilities") -> "LogProbabilities":
+        """Of these cells, and of others after them."""
+        halves = None
+        if self.halves is not None and others.halves is not None:
+            halves = np.concatenate([self.halves, others.halves], axis=-1)
+        return LogProbabilities(np.concatenate([self.log_p, others.log_p], axis=-1), halves)
+
 
 class Block(NamedTuple):
-    """What a block of draws says of the cells of a sample."""
+    """Probabilities of the cells of a sample under each draw of a block."""
 
     log_p: np.ndarray
     """(block, C) log probability of each cell of the sample for one of its records."""
     relative_se: np.ndarray
     """(block, C) its relative standard error, or (block, 1) zeros."""
     of_sample: LogProbabilities
-    """Of the cells that were asked for, for one of the sample's records."""
+    """Log probabilities of the requested cells for one of the sample's records."""
     of_rest: LogProbabilities
     """The same for a person who is not in the sample."""
 
@@ -70,7 +78,7 @@ class Block(NamedTuple):
 class Evaluator:
     """Draws of a run, for the records of its sample and for the persons who are not in it.
 
-    The two have one law where the sample has no design weights.
+    If the sample has no design weights, both have the same law.
     """
 
     run: Run
@@ -78,9 +86,9 @@ class Evaluator:
     rest: Run
     """Law of the persons who are not in the sample."""
     num_new: int
-    """N - n of them."""
+    """Number N - n of these persons."""
     parameters: Callable[[Run], Draws]
-    """Takes the draws of a run that are evaluated."""
+    """Function that selects the draws of a run that are evaluated."""
 
     @classmethod
     def of(
@@ -89,11 +97,12 @@ class Evaluator:
         population_size: int,
         parameters: Callable[[Run], Draws],
         all_records: bool = False,
+        complete: bool = True,
     ) -> "Evaluator":
-        """Evaluator of a run, of which it is checked that it has a risk."""
+        """Make the evaluator of a run, after checking that its risk can be computed."""
         checked_model(run.model)
         sample, rest = sample_law(run), unsampled_law(run)
-        check_table(sample.table, population_size, all_records)
+        check_table(sample.table, population_size, all_records, complete)
         return cls(sample, rest, population_size - sample.table.n, parameters)
 
     @cached_property
@@ -109,12 +118,12 @@ class Evaluator:
     def cells(
         self, asked: np.ndarray, method: str, key: jax.Array, progress: bool = False
     ) -> Iterator[Block]:
-        """Evaluate the cells of the sample, a block of draws after the other.
+        """Evaluate the cells of the sample, one block of draws after the other.
 
         Parameters
         ----------
         asked
-            Numbers of the cells whose probability is wanted for persons not in the sample too.
+            Indices of the cells whose probability is also needed for persons not in the sample.
         method, key, progress
             As for `cell_probabilities`.
         """
@@ -125,7 +134,7 @@ class Evaluator:
                 both = LogProbabilities(log_p, halves).at(asked)
                 yield Block(log_p, relative_se, both, both)
             return
-        # The same draws of record weights serve both laws.
+        # Both laws use the same draws of record weights.
         of_rest = cell_probabilities(self.rest, self.rest_draws, codes[asked], method, key)
         for (log_p, relative_se, halves), (log_q, _, rest_halves) in zip(
             blocks, of_rest, strict=True
@@ -136,7 +145,7 @@ class Evaluator:
     def coarser(
         self, coarsening: Recoding, codes: np.ndarray, key: jax.Array, size: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate the cells of coarser keys that some records are in.
+        """Evaluate the coarser cells to which some records belong.
 
         Parameters
         ----------
@@ -163,7 +172,8 @@ class Evaluator:
         run, generator = self.run, numpy_generator(key_layer)
         method = checked_method("auto", run.model, run.table)
         layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
-        codes = run.table.tabulated.codes
+        cells = run.table.tabulated
+        codes = cells.codes[cells.complete]
         evaluated = cell_probabilities(run, self.draws, codes, method, key_cells)
         blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
         shapes, exponents, _ = zip(*blocks, strict=True)
@@ -178,22 +188,27 @@ def cell_probabilities(
     key: jax.Array,
     progress: bool = False,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Evaluate the probabilities of cells for a new record, a block of draws after the other.
+    """Evaluate the probabilities of cells for a new record, one block of draws after the other.
 
     Parameters
     ----------
     run
-        The chains that the draws are of.
+        The chains that made the draws.
     draws
         Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
     codes
-        (C, J) level codes of the cells, in the sample's coding.
+        (C, J) level codes of the cells, in the sample's coding; -1 for any value.
     method
         "exact" or "draws".
     key
         For the draws of record weights.
     progress
         Show a progress bar on stderr.
+
+    Raises
+    ------
+    MicrodataError
+        If, under structural zeros, too many cells are meant by those with any value.
 
     Yields
     ------
@@ -202,12 +217,17 @@ def cell_probabilities(
     relative_se
         (block, C) its relative standard error; (block, 1) zeros for "exact".
     halves
-        (block, 2, C) log probability from either half of the Monte Carlo draws; None for "exact".
+        (block, 2, C) log probability from each half of the Monte Carlo draws; None for "exact".
     """
+    if run.conditions is not None and (codes < 0).any():
+        listed, first = _possible_completions(run, codes)
+        for log_p, error, halves in cell_probabilities(run, draws, listed, method, key, progress):
+            yield np.logaddexp.reduceat(log_p, first, axis=1), error, halves
+        return
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
-    # Padded, so that samples of nearly as many cells share compiled programs.
+    # Padded, so that samples with similar numbers of cells use the same compiled programs.
     number = len(codes)
     codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
     evaluate = partial(
@@ -232,6 +252,55 @@ def cell_probabilities(
     yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
 
 
+def _possible_completions(run: Run, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Possible cells that are meant by cells with -1 for any value, and the first of each.
+
+    Only latent class models take missing values under structural zeros, and they are exact.
+    """
+    same = Recoding.of(run.table.schema, {})
+    numbers = [same.num_finer(cell) for cell in codes]
+    if sum(numbers) - len(numbers) > MAX_CELLS:
+        raise MicrodataError(
+            f"with structural zeros, {sum(numbers):,} cells would have to be listed for the "
+            f"missing values, more than {MAX_CELLS:,}; choose fewer variables, or complete the "
+            "records (bnp-models impute)"
+        )
+    assert run.conditions is not None
+    finer = [cells[~run.conditions.contains(cells)] for cells in map(same.finer, codes)]
+    return np.concatenate(finer), np.cumsum([0, *map(len, finer)])[:-1]
+
+
+def probabilities_by_draw(
+    run: Run,
+    draws: Draws,
+    codes: np.ndarray,
+    indices: np.ndarray,
+    method: str,
+    key: jax.Array,
+) -> LogProbabilities:
+    """Evaluate the probabilities of cells that each of some draws has for itself.
+
+    Parameters
+    ----------
+    run, draws, method, key
+        As for `cell_probabilities`; the draws of record weights are the same.
+    codes
+        (block, m, J) level codes.
+    indices
+        (block,) numbers of the draws.
+    """
+    flat = {name: value.reshape(-1, *value.shape[2:])[indices] for name, value in draws.items()}
+    keys = jax.vmap(partial(jax.random.fold_in, key))(indices)
+    log_p, _, halves = _evaluate_each(
+        run.model, jnp.asarray(codes, jnp.int32), keys, flat, num_levels=run.num_levels,
+        method=method,
+    )  # fmt: skip
+    exact = method == "exact"
+    return LogProbabilities(
+        np.asarray(log_p, np.float64), None if exact else np.asarray(halves, np.float64)
+    )
+
+
 def coarser_probabilities(
     run: Run,
     draws: dict[str, np.ndarray],
@@ -240,20 +309,20 @@ def coarser_probabilities(
     key: jax.Array,
     size: int | None = None,
 ) -> Iterator[np.ndarray]:
-    """Evaluate the coarser cells that some records are in, a block of draws at a time.
+    """Evaluate the coarser cells to which some records belong, one block of draws at a time.
 
     Parameters
     ----------
     run, draws
         As for `cell_probabilities`.
     coarsening
-        Of the run's records.
+        Recoding of the run's records.
     codes
         (m, J) codes of the finer records, one for each cell.
     key
         For the draws of record weights.
     size
-        Cells that arrays are padded to, at least m. Default: a power of two.
+        Number of cells to which arrays are padded, at least m. Default: a power of two.
 
     Yields
     ------
@@ -264,7 +333,7 @@ def coarser_probabilities(
     if run.conditions is None:
         merged = checked_model(run.model).merge_levels(draws, coarsening.groups())
     if merged is not None:
-        # The code of any finer level stands for its merged one.
+        # Any finer level of a merged level represents it.
         draws, finer = draws | merged, [row[None] for row in codes]
     else:
         finer = [coarsening.finer(cell) for cell in coarsening.coarser_codes(codes)]
@@ -273,7 +342,7 @@ def coarser_probabilities(
     lengths = [len(cells) for cells in finer]
     if merged is None or size is None:
         size = 1 << (max(1, sum(lengths)) - 1).bit_length()
-    padding = np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)
+    padding = np.repeat(np.maximum(run.table.codes[:1], 0), size - sum(lengths), axis=0)
     first = np.cumsum([0, *lengths])[:-1]
     method = checked_method("auto", run.model, run.table)
     of_cells = np.concatenate([*finer, padding])
@@ -304,7 +373,7 @@ def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarr
 
 
 def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
-    """Draw how many unsampled records join each sample unique in its cell, (draws, cells).
+    """Draw the number of unsampled records in the cell of each sample unique, (draws, cells).
 
     Parameters
     ----------
@@ -317,8 +386,9 @@ def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndar
 
     Notes
     -----
-    The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
-    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count): `draw_taus`.
+    Given q, the counts of the unsampled records are multinomial. They are drawn exactly by
+    sequential binomials, whose cost does not grow with N. tau_1 is the number of zeros and tau_2
+    the sum of 1 / (1 + count): `draw_taus`.
     """
     elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
     p = np.concatenate([q, elsewhere], axis=1)
@@ -326,15 +396,23 @@ def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndar
 
 
 def draw_taus(
-    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+    rng: np.random.Generator,
+    q: np.ndarray,
+    num_new: int | np.ndarray,
+    alone: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw tau_1 and tau_2, each (draws,); arguments as for `draw_joining`."""
-    joined = draw_joining(rng, q, num_new)
-    return np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
+    """Draw tau_1 and tau_2, each (draws,).
+
+    Arguments are as for `draw_joining`; `alone` (draws, cells) says which of the cells have one
+    record of the sample, by default all.
+    """
+    alone = np.ones(q.shape, bool) if alone is None else alone
+    joined = draw_joining(rng, q * alone, num_new)
+    return np.sum(alone & (joined == 0), axis=1, dtype=float), np.sum(alone / (1 + joined), axis=1)
 
 
 def checked_model(model: Model) -> PredictsCells:
-    """The model, if it gives probabilities of cells."""
+    """Return the model if it gives probabilities of cells; otherwise raise an error."""
     if not isinstance(model, PredictsCells):
         raise ValueError(
             f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
@@ -343,8 +421,13 @@ def checked_model(model: Model) -> PredictsCells:
     return model
 
 
-def check_table(table: Records, population_size: int, all_records: bool = False) -> None:
-    """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
+def check_table(
+    table: Records, population_size: int, all_records: bool = False, complete: bool = True
+) -> None:
+    """Raise MicrodataError unless the risk can be evaluated, and told record by record.
+
+    Records are to be `complete` where the risk takes no missing values.
+    """
     if all_records and not isinstance(table, Microdata):
         raise MicrodataError(
             "the risk of all records needs the records, and the table has counted cells; give the "
@@ -357,18 +440,19 @@ def check_table(table: Records, population_size: int, all_records: bool = False)
                 "or leave it out (--variables)",
                 column=name,
             )
-    table.require_complete("the disclosure risk")
+    if complete:
+        table.require_complete("the disclosure risk")
     check_population_size(table, population_size)
 
 
 def checked_method(method, model, table) -> str:
-    """The method of this name; for "auto" that of the model."""
+    """Return the checked name of the method; "auto" is replaced by the method for the model."""
     check_choice(METHODS, method=method)
     return _default_method(model, table) if method == "auto" else method
 
 
 def _default_method(model, table) -> str:
-    """ "exact" where the model finds that quick, else "draws"."""
+    """ "exact" if the model can do that quickly, otherwise "draws"."""
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
 
 
@@ -377,14 +461,29 @@ def evaluate_draws(model, cells, keys, draws, num_levels, method):
     """log p of every cell for every draw, its relative standard error, and log p of its halves."""
 
     def one(arguments):
-        key, draw = arguments
-        result = model.log_cell_probability(
-            key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
-        )
-        if method == "exact":
-            return result, jnp.zeros(1), jnp.zeros((2, 1))
-        return result.log_p, result.relative_se, result.log_p_halves
+        return _evaluate(model, cells, *arguments, num_levels, method)
 
     with jax.named_scope("cell_probabilities"):
         log_p, relative_se, halves = map_draws(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves
+
+
+@partial(jax.jit, static_argnames=("num_levels", "method"))
+def _evaluate_each(model, cells, keys, draws, num_levels, method):
+    """The same, of cells (D, C, J) of each draw's own."""
+
+    def one(arguments):
+        return _evaluate(model, *arguments, num_levels, method)
+
+    with jax.named_scope("cell_probabilities"):
+        return map_draws(one, (cells, keys, draws))
+
+
+def _evaluate(model, cells, key, draw, num_levels, method):
+    """log p of every cell for one draw, its relative standard error, and log p of its halves."""
+    result = model.log_cell_probability(
+        key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
+    )
+    if method == "exact":
+        return result, jnp.zeros(1), jnp.zeros((2, 1))
+    return result.log_p, result.relative_se, result.log_p_halves

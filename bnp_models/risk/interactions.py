@@ -1,14 +1,15 @@
-"""Log-linear models with main effects and some two-way interactions: which, and their fit.
+"""Log-linear models with main effects and some two-way interactions: their choice and fit.
 
-The interactions are the edges of a graph of the variables. Where the graph falls apart when one
-variable is taken out, the law is a product: with B its blocks (largest parts that no single
-variable separates), v the variables and d_v the number of blocks that v is in,
+The interactions are the edges of a graph of the variables. If the graph falls apart when one
+variable is removed, the law is a product. With the blocks B (largest parts that the removal of a
+single variable does not separate), the variables v, and the number d_v of blocks that contain v,
 
     p(c) = prod_B p_B(c_B) / prod_v p_v(c_v)^(d_v - 1)
 
 (Lauritzen 1996, Graphical Models, proposition 3.17). A block of one or two variables is the margin
-of the sample, a larger one is fitted by iterative proportional fitting over the cells all of whose
-margins are positive, which are listed variable by variable so that the full grid is never formed.
+of the sample. A larger block is fitted by iterative proportional fitting over the cells all of
+whose margins are positive. These cells are listed variable by variable, so that the full grid is
+never formed.
 """
 
 from collections.abc import Iterable
@@ -32,23 +33,23 @@ NUM_SIMULATED = 4096
 
 
 class Bounds(NamedTuple):
-    """How much work a fit may take."""
+    """Limits of the work for a fit."""
 
     max_support: int = 2**22
-    """Cells of a block."""
+    """Limit for the cells of a block."""
     max_sweeps: int = 2000
     """Sweeps of iterative proportional fitting."""
     max_work: float = np.inf
-    """Cells times interactions times sweeps of a block."""
+    """Limit for the product of cells, interactions and sweeps of a block."""
 
 
 class Drawing(NamedTuple):
-    """What cells of a block are drawn by, given one of its variables, or none."""
+    """Tables from which cells of a block are drawn, given one of its variables, or none."""
 
     order: np.ndarray
-    """(M,) its cells in the order of the variable's levels."""
+    """(M,) cells of the block in the order of the variable's levels."""
     bounds: np.ndarray
-    """(L + 1,) where each level begins, and the end."""
+    """(L + 1,) position at which each level begins, and the end."""
     cumulative: np.ndarray
     """(M + 1,) sums of the probabilities in this order."""
 
@@ -63,13 +64,13 @@ class Block:
     share: np.ndarray
     """(M,) probability of each."""
     where: np.ndarray
-    """(D,) the cell of each cell of the sample."""
+    """(D,) index of the block's cell that contains each cell of the sample."""
     sweeps: int = 0
     discrepancy: float = 0.0
     _drawings: dict[int | None, Drawing] = field(default_factory=dict)
 
     def drawing(self, joint: int | None) -> Drawing:
-        """Tables by which its cells are drawn given a variable; made once."""
+        """Tables for drawing the block's cells given a variable; they are made only once."""
         if joint not in self._drawings:
             given = np.zeros(len(self.share), np.int32)
             if joint is not None:
@@ -82,12 +83,12 @@ class Block:
 
 
 def blocks_of(edges: Iterable[Edge]) -> list[frozenset[Edge]]:
-    """Edges of each block of a graph; of variables without edges, none.
+    """Edges of each block of a graph; variables without edges are in no block.
 
     Notes
     -----
-    An edge between variables that are joined already makes one block of all that a path between
-    them goes through.
+    If an edge is added between variables that a path connects already, all blocks on the path
+    become one block.
     """
     blocks: list[frozenset[Edge]] = []
     for edge in edges:
@@ -99,7 +100,7 @@ def blocks_of(edges: Iterable[Edge]) -> list[frozenset[Edge]]:
 
 
 def _path(blocks: list[frozenset[Edge]], start: int, end: int) -> frozenset[Edge]:
-    """Edges of a path from one variable to another; none where there is no path."""
+    """Edges of a path from one variable to another; empty if there is no path."""
     neighbours: dict[int, list[int]] = {}
     for i, j in frozenset().union(*blocks):
         neighbours.setdefault(i, []).append(j)
@@ -127,7 +128,7 @@ class Fitter:
     weight
         (D,) their shares, which add up to 1.
     bounds
-        How much work a block may take.
+        Limits of the work for a block.
     """
 
     def __init__(self, codes: np.ndarray, weight: np.ndarray, bounds: Bounds) -> None:
@@ -142,7 +143,7 @@ class Fitter:
         Raises
         ------
         MicrodataError
-            If a block has more cells than is allowed.
+            If a block has more cells than the limit.
         """
         edges = tuple(edges)
         apart = set(range(self.codes.shape[1])).difference(*edges)
@@ -150,7 +151,7 @@ class Fitter:
         return Fitted(self, edges, _ordered([self._block(part) for part in parts]))
 
     def _block(self, part: frozenset[Edge] | int) -> Block:
-        """The law of a block, or of a variable without edges."""
+        """Law of a block, or of a variable without edges."""
         if part not in self._made:
             self._made[part] = self._new_block(part)
         return self._made[part]
@@ -176,7 +177,7 @@ class Fitted:
     edges: tuple[Edge, ...]
     """Pairs of variables that interact."""
     parts: list[tuple[Block, int | None]]
-    """Blocks, and the variable that each shares with those before it."""
+    """Blocks, and the variable that each shares with earlier blocks."""
 
     @cached_property
     def share(self) -> np.ndarray:
@@ -189,17 +190,17 @@ class Fitted:
         return share
 
     def simulate(self, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw cells, and say how probable each is.
+        """Draw cells, and return their probabilities.
 
         Parameters
         ----------
         uniforms
-            (S, J) uniform numbers. Models that share blocks draw them by the same numbers.
+            (S, J) uniform numbers. Models that share blocks use the same numbers for these.
 
         Returns
         -------
         codes
-            (S, J) codes of the cells drawn.
+            (S, J) codes of the drawn cells.
         share
             (S,) their probabilities.
         """
@@ -219,7 +220,7 @@ class Fitted:
 
 
 def _ordered(blocks: list[Block]) -> list[tuple[Block, int | None]]:
-    """Blocks in an order in which each shares one variable at most with those before it."""
+    """Blocks in an order in which each shares at most one variable with earlier blocks."""
     ordered: list[tuple[Block, int | None]] = []
     seen: set[int] = set()
     left = list(blocks)
@@ -232,7 +233,7 @@ def _ordered(blocks: list[Block]) -> list[tuple[Block, int | None]]:
 
 
 def gains(codes: np.ndarray, weight: np.ndarray, num_records: int) -> dict[Edge, float]:
-    """Evaluate by how much each interaction alone lowers Akaike's criterion.
+    """Evaluate the reduction of Akaike's criterion by each interaction alone.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ def gains(codes: np.ndarray, weight: np.ndarray, num_records: int) -> dict[Edge,
     -------
     gains
         2 n I(i, j) - 2 (L_i - 1) (L_j - 1), with I the mutual information in the sample and L the
-        levels that occur; largest first.
+        number of levels that occur; the largest is first.
     """
     num_levels, found = codes.max(axis=0) + 1, {}
     for i, j in combinations(range(codes.shape[1]), 2):
@@ -261,14 +262,15 @@ def gains(codes: np.ndarray, weight: np.ndarray, num_records: int) -> dict[Edge,
 
 
 def forest(gains: dict[Edge, float], num_variables: int) -> list[Edge]:
-    """Choose the forest of interactions whose gains add up to most.
+    """Choose the forest of interactions with the largest sum of gains.
 
     Notes
     -----
-    A tree of largest mutual information (Chow & Liu 1968, doi:10.1109/TIT.1968.1054142) without the
-    edges that do not pay: the forest of smallest AIC (Edwards, de Abreu & Labouriau 2010,
-    doi:10.1186/1471-2105-11-18). Without a penalty sparse pairs of many levels look dependent;
-    that of BIC leaves out too many (experiments/accuracy/risk_peers).
+    This is the tree of largest mutual information (Chow & Liu 1968, doi:10.1109/TIT.1968.1054142)
+    without the edges that do not reduce AIC, that is, the forest of smallest AIC (Edwards, de Abreu
+    & Labouriau 2010, doi:10.1186/1471-2105-11-18). Without a penalty, sparse pairs of variables
+    with many levels look dependent; the penalty of BIC leaves out too many interactions
+    (experiments/accuracy/risk_peers).
     """
     root, edges = list(range(num_variables)), []
     for (i, j), gain in gains.items():
@@ -281,24 +283,25 @@ def forest(gains: dict[Edge, float], num_variables: int) -> list[Edge]:
 def search(
     fitter: Fitter, candidates: list[Edge], f: np.ndarray, phat: np.ndarray, total: float
 ) -> "Fitted":
-    """Choose interactions forward, by how well uniques of the sample are fitted.
+    """Choose interactions by forward selection, so that the uniques of the sample are fitted well.
 
     Parameters
     ----------
     fitter
-        Of the weighted sample; models with blocks beyond its bounds are passed over.
+        Fitter of the weighted sample; models with blocks beyond its bounds are not considered.
     candidates
         Interactions to choose from.
     f, phat
         (D,) records of each cell, and its sampling fraction.
     total
-        Size of the population that the weights add up to.
+        Size of the population, to which the weights add up.
 
     Returns
     -------
     fitted
-        From main effects on, the interaction was added that brings |B_1| / se(B_1) nearest to zero,
-        until none brought it nearer (Skinner & Shlomo 2008, section 3: `misfit_of_uniques`).
+        The selection begins with main effects. Each step adds the interaction that makes |B_1| /
+        se(B_1) smallest, and it ends when no interaction makes it smaller (Skinner & Shlomo 2008,
+        section 3: `misfit_of_uniques`).
     """
     uniforms = spread_evenly(NUM_SIMULATED, fitter.codes.shape[1])
 
@@ -326,7 +329,7 @@ def search(
 def misfit_of_uniques(
     fitted: Fitted, f: np.ndarray, phat: np.ndarray, total: float, uniforms: np.ndarray
 ) -> float:
-    """Evaluate B_1 / se(B_1): above zero where the model has too few interactions.
+    """Evaluate B_1 / se(B_1), which is above zero if the model has too few interactions.
 
     Notes
     -----
@@ -335,9 +338,10 @@ def misfit_of_uniques(
 
         sum_k lambda e^-lambda (1 - phat) {f - mu + (1 - phat) [(f - mu)^2 - f] / (2 phat)},
 
-    over all cells, empty ones included: as if all were empty, an expectation under the model, which
-    cells drawn from it estimate; the sample's cells are then put right. Given the model the terms
-    in brackets are uncorrelated and have variances mu and 2 mu^2.
+    where the sum is over all cells, also the empty ones. The sum as if all cells were empty is an
+    expectation under the model, which is estimated from cells that are drawn from the model. The
+    terms of the sample's cells are then corrected. Given the model, the terms in brackets are
+    uncorrelated and have variances mu and 2 mu^2.
     """
     pooled = float(f.sum()) / total
 
@@ -348,13 +352,13 @@ def misfit_of_uniques(
 
     of_drawn = total * fitted.simulate(uniforms)[1]
     mean = total * fitted.share
-    # A cell is drawn with probability lambda / total.
+    # Each cell is drawn with probability lambda / total.
     empty = total * np.mean(terms(of_drawn, 0.0, pooled) / of_drawn)
     misfit = empty + np.sum(terms(mean, f, phat) - terms(mean, 0.0, pooled))
     scale = np.exp(-2 * of_drawn) * (1 - pooled) ** 2
     variance = pooled * of_drawn + (1 - pooled) ** 2 * of_drawn**2 / 2
     total_variance = total * np.mean(scale * of_drawn * variance)
-    # Zero where cells are so full, or so nearly all are sampled, that no unique is in doubt.
+    # Zero if no unique is in doubt: cells have many records, or nearly all persons are sampled.
     return float(misfit / np.sqrt(total_variance)) if total_variance > 0 else 0.0
 
 
@@ -387,9 +391,9 @@ def fit_margins(
     Returns
     -------
     fitted
-        Share of each cell listed.
+        Share of each listed cell.
     sweeps
-        How many were made.
+        Number of sweeps that were made.
     discrepancy
         Largest difference between a fitted and an observed margin.
     """
@@ -410,7 +414,7 @@ def fit_margins(
 
 
 def _positions(codes: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Position of each cell among those listed."""
+    """Position of each cell among the listed cells."""
     both = group_cells(np.concatenate([listed, codes]), codes.max(axis=0) + 1).record_cell
     position = np.empty(both.max() + 1, int)
     position[both[: len(listed)]] = np.arange(len(listed))
@@ -418,9 +422,10 @@ def _positions(codes: np.ndarray, listed: np.ndarray) -> np.ndarray:
 
 
 def spread_evenly(size: int, dimensions: int) -> np.ndarray:
-    """Numbers (size, dimensions) that fill the unit cube evenly: multiples of irrational ones.
+    """Points (size, dimensions) that fill the unit cube evenly: multiples of irrational numbers.
 
-    These are powers of the root of x^(dimensions + 1) = x + 1 (the R sequence of M. Roberts).
+    The irrational numbers are powers of the root of x^(dimensions + 1) = x + 1 (the R sequence of
+    M. Roberts).
     """
     root = 2.0
     for _ in range(64):

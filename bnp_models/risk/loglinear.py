@@ -1,11 +1,12 @@
-"""Baseline: the risk of cells under a Poisson log-linear model, of Skinner & Shlomo.
+"""Baseline: the risk of cells under the Poisson log-linear model of Skinner & Shlomo.
 
     F_k ~ Poisson(lambda_k),  f_k | F_k ~ Binomial(F_k, phat_k),  log lambda_k additive in main
     effects, and in the two-way interactions that the structure of the model names
 
 so that F_k - f_k | f_k ~ Poisson((1 - phat_k) lambda_k) (Skinner & Shlomo 2008,
-doi:10.1198/016214507000001328, sections 2 and 3). lambda_k is a mean of population counts: margins
-of the *weighted* sample are fitted, which add up to N, and only the unsampled share is random.
+doi:10.1198/016214507000001328, sections 2 and 3). lambda_k is the mean of a population count.
+Therefore the margins of the *weighted* sample are fitted, which add up to N, and only the unsampled
+share is random.
 """
 
 import warnings
@@ -26,12 +27,12 @@ STRUCTURES = ("independence", "two-way", "forest", "search")
 MAX_SUPPORT = Bounds().max_support
 
 OF_SEARCH = Bounds(max_support=2**14, max_sweeps=200, max_work=2e7)
-"""Bounds of each of the models that a search fits, hundreds of them."""
+"""Bounds of each model in a search, which fits hundreds of models."""
 
-# Interactions that a search chooses from, those of most mutual information for their parameters.
+# Number of candidate interactions of a search: those with the largest gains (see `gains`).
 _CANDIDATES = 45
 
-# What `order` was.
+# Structures by the deprecated argument `order`.
 _ORDERS = {1: "independence", 2: "two-way"}
 
 
@@ -48,7 +49,7 @@ class LogLinearRisk:
     """
 
     structure: str
-    """How its interactions were chosen: "independence", "two-way", "forest" or "search"."""
+    """Rule by which interactions were chosen: "independence", "two-way", "forest" or "search"."""
     interactions: tuple[tuple[str, str], ...]
     """Pairs of variables with a two-way interaction."""
     tau1: float
@@ -62,15 +63,14 @@ class LogLinearRisk:
     p_unique: np.ndarray
     """(D,) P(F = 1 | f)."""
     support: int
-    """Cells that were listed for iterative proportional fitting, empty ones included; 0 where there
-    was no need of it."""
+    """Number of cells, empty ones included, that were listed for the fit; 0 if none were needed."""
     sweeps: int
-    """Sweeps of iterative proportional fitting; 0 where there was no need of it."""
+    """Number of sweeps of iterative proportional fitting; 0 if it was not needed."""
     discrepancy: float
     """Largest difference between a fitted and an observed margin, in units of the total."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "tau_1": f"{self.tau1:.4g}",
             "tau_2": f"{self.tau2:.4g}",
@@ -96,15 +96,16 @@ def loglinear_risk(
         N / n persons.
     structure
         "independence": main effects only. "two-way" (the default): all two-way interactions.
-        "forest": those along a forest, the tree of largest mutual information (Chow & Liu 1968,
-        doi:10.1109/TIT.1968.1054142) without the edges that Akaike's criterion finds not to pay,
-        in closed form: the quickest. "search": those that a forward selection by criterion B_1 of
-        Skinner & Shlomo (2008) adds to the main effects; it takes seconds.
+        "forest": the interactions along a forest, which is the tree of largest mutual information
+        (Chow & Liu 1968, doi:10.1109/TIT.1968.1054142) without the edges that do not reduce
+        Akaike's criterion. Its fit is in closed form and is the quickest. "search": the
+        interactions that a forward selection by criterion B_1 of Skinner & Shlomo (2008) adds to
+        the main effects; this takes seconds.
     order
         Deprecated: 1 is structure "independence", 2 "two-way".
     max_support
-        Refuse to list more cells than this for iterative proportional fitting, or, in a search,
-        pass over models that would need more. Default: 2^22, in a search 2^14.
+        Largest number of cells that are listed for iterative proportional fitting. A search does
+        not consider models that need more. Default: 2^22, in a search 2^14.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def loglinear_risk(
 def fit_structure(cells: WeightedCells, structure: str, bounds: Bounds) -> LogLinearRisk:
     """Do the work of `loglinear_risk` within bounds.
 
-    The discrepancy says how far iterative proportional fitting came.
+    The discrepancy measures how closely iterative proportional fitting reached the margins.
     """
     codes, total = cells.codes, float(cells.weight.sum())
     weight = cells.weight / total
@@ -162,7 +163,7 @@ def fit_structure(cells: WeightedCells, structure: str, bounds: Bounds) -> LogLi
 
 
 def _checked_structure(structure, order):
-    """The structure, by its own name or by what `order` was."""
+    """Name of the structure, from `structure` or from the deprecated `order`."""
     if order is not None:
         if order not in _ORDERS:
             raise ValueError(f"order is 1 or 2, not {order}")

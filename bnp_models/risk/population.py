@@ -1,10 +1,10 @@
 """Disclosure risk of a sample: how many of its uniques are unique in the population.
 
-Given the parameters of one kept draw, a new population record falls in cell c with probability
-q_c, so that the N - n unsampled records add Binomial(N - n, q_c) to a sample unique. Where the
-sample has design weights, q is of `unsampled_law` and the sample's own law another. Everything here
-follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198/016214507000001328;
-Battiston & Rimella 2024, section 3.2.2 and appendix B).
+Given the parameters of one kept draw, a new population record is in cell c with probability q_c, so
+that Binomial(N - n, q_c) of the N - n unsampled records are in the cell of a sample unique. If the
+sample has design weights, q comes from `unsampled_law`, which differs from the law of the sample.
+All results of this module are computed from the q_c of every kept draw (Skinner & Shlomo 2008,
+doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
 import math
@@ -20,9 +20,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable, labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.microdata import Microdata, Records, SmallCells
+from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
@@ -43,37 +45,45 @@ from bnp_models.risk.evaluator import (
     evaluate_draws,
     record_risks,
 )
+from bnp_models.risk.missing_keys import (
+    MISSING_KEYS,
+    Completed,
+    Completions,
+    anonymity_of,
+    are_alone,
+    matching_records,
+)
 from bnp_models.risk.shared_cells import shared_risks
 from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, TIES, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 TAUS = ("tau1", "tau2")
 
-# Draws evaluated without a `thin` of the caller's: of all chains, more than their effective sample
-# size calls for, and of each chain at least.
+# Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
+# than their effective sample size requires), and at least of each chain.
 EVALUATED_DRAWS, LEAST_DRAWS = 2000, 100
 
-# Relative Monte Carlo error of cell probabilities above which a warning says so.
+# A warning is given if the relative Monte Carlo error of cell probabilities exceeds this.
 MAX_RELATIVE_ERROR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class LayerDraws:
-    """Layer for ties: its parameters, and the risk without it where it is on, or the reverse."""
+    """Layer for ties: its parameters, and the risk without it (with it, if it is not "on")."""
 
     shape: np.ndarray
-    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` where there are no ties."""
+    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` in draws without ties."""
     exponent: np.ndarray
     """(chains, draws) draws of its exponent."""
     tau1: np.ndarray
-    """(chains, draws) draws of tau_1 without the layer where it is on, and with it where it is a
+    """(chains, draws) draws of tau_1 without the layer if it is "on", and with the layer if it is a
     sensitivity analysis."""
     tau2: np.ndarray
     """(chains, draws) draws of tau_2, likewise."""
 
     @property
     def tied(self) -> np.ndarray:
-        """(chains, draws) whether a draw has ties."""
+        """(chains, draws) True for draws with ties."""
         return self.shape < MODEL_HOLDS
 
 
@@ -90,24 +100,24 @@ class PopulationRisk:
     """
 
     run: Run
-    """Chains that the risk was evaluated from."""
+    """Chains from whose draws the risk was computed."""
     population_size: int
-    """N."""
+    """Size N of the population."""
     method: str
-    """How cell probabilities were evaluated: "exact" or "draws"."""
+    """Method for cell probabilities: "exact" or "draws"."""
     tau1: np.ndarray
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of the
-    number."""
+    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of
+    `tau1`."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
     the expected number of correct matches if each sample unique is matched at random within its
     cell."""
     tau2_conditional: np.ndarray
     """(chains, draws) expectation of that sum given each draw's parameters; its distribution is
-    narrower too."""
+    narrower than that of `tau2`."""
     log_likelihood: np.ndarray
     """(chains, draws) sum over records of log p_c, the labels integrated out."""
     rows: np.ndarray
@@ -119,7 +129,7 @@ class PopulationRisk:
     thin: int
     """Interval between the draws of the run that were used: 1 is every draw."""
     relative_error: float
-    """Median relative standard error of the cell probabilities; 0 where they are exact."""
+    """Median relative standard error of the cell probabilities; 0 if they are exact."""
     ties: str
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
@@ -128,22 +138,41 @@ class PopulationRisk:
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
+    missing_keys: str | None = None
+    """How missing values were read, "random" or "wildcard"; None where none is missing."""
+    matching: np.ndarray | None = None
+    """(C,) records of the sample that match those of each cell, themselves included; None unless
+    missing values are wildcards."""
+    num_uniques: np.ndarray | None = None
+    """(chains, draws) number of sample uniques as each draw completes the sample; None unless
+    values are missing at random. `rows` are then the records that are unique in some draw, and r1
+    and r2 count only the draws in which they are."""
 
     @cached_property
     def law(self) -> Run:
-        """The chains as those of the records alone, where these have design weights."""
+        """Run on the records without weight classes; the run itself if there are no weights."""
         return sample_law(self.run)
 
     @property
     def weighted(self) -> WeightedMicrodata | None:
-        """The sample with its design weights; None where it has none."""
+        """The sample with its design weights; None if it has none."""
         return self.run.table if isinstance(self.run.table, WeightedMicrodata) else None
+
+    @property
+    def sample_uniques(self) -> int:
+        """Number of sample uniques; where values are missing at random, its posterior mean."""
+        return len(self.rows) if self.num_uniques is None else round(self.num_uniques.mean())
+
+    @property
+    def anonymity(self) -> list[SmallCells]:
+        """Records that match fewer than 2, 3 and 5, themselves included."""
+        return anonymity_of(self.law.table, self.matching)
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2.
 
         If all records were asked for, there is one row for each record, with a column f before r1:
-        the number of records of the sample with the same values. r1 is 0 where f is not 1.
+        the number of records of the sample that match it. r1 is 0 where f is not 1.
         """
         table = self.law.table
         if self.r2_of_cells is not None:
@@ -155,9 +184,11 @@ class PopulationRisk:
 
     def _all_records(self, table: Microdata, r2_of_cells: np.ndarray) -> pd.DataFrame:
         """`records` of all records."""
-        cells, frame = table.cells(), labels_of(table.schema, table.codes)
+        frame = labels_of(table.schema, table.codes)
+        cells = group_cells(table.codes + 1, [size + 1 for size in table.schema.num_levels])
+        matching = cells.counts if self.matching is None else self.matching
         frame.insert(0, "row", np.arange(table.n))
-        frame["f"] = cells.counts[cells.record_cell]
+        frame["f"] = matching[cells.record_cell]
         frame["r1"] = 0.0
         frame.loc[self.rows, "r1"] = self.r1
         frame["r2"] = r2_of_cells[cells.record_cell]
@@ -170,33 +201,36 @@ class PopulationRisk:
 
         The columns are variable, level, records and sample_uniques (their numbers in the sample),
         and tau1 and tau2 (sums of r1 and r2 over the sample uniques of the level; over all levels
-        of a variable they add up to the posterior means of tau_1 and tau_2). If the risk was
-        computed for all records, there is also r2, the sum of r2 over all records of the level: the
-        expected number of correct matches among them.
+        of a variable they add up to the posterior means of tau_1 and tau_2). Where values of a
+        variable are missing, the level of its last row is the empty text. If the risk was computed
+        for all records, there is also r2, the sum of r2 over all records of the level: the expected
+        number of correct matches among them.
         """
         table = self.law.table.tabulated
         rows = []
-        codes_of_uniques = table.codes_at(self.rows)
+        codes_of_uniques = self.law.table.codes_at(self.rows)
         for j, name in enumerate(table.schema.variables):
-            labels, of_unique = table.schema.levels[j], codes_of_uniques[:, j]
+            labels: tuple[Label, ...] = table.schema.levels[j]
+            codes, of_unique = table.codes[:, j], codes_of_uniques[:, j]
+            if (codes < 0).any():
+                codes, of_unique = (np.where(x < 0, len(labels), x) for x in (codes, of_unique))
+                labels = (*labels, "")
             size = len(labels)
             columns = [
-                np.bincount(table.codes[:, j], table.counts, size).astype(np.int64),
+                np.bincount(codes, table.counts, size).astype(np.int64),
                 np.bincount(of_unique, minlength=size),
                 np.bincount(of_unique, self.r1, size),
                 np.bincount(of_unique, self.r2, size),
             ]
             if self.r2_of_cells is not None:
-                columns.append(
-                    np.bincount(table.codes[:, j], table.counts * self.r2_of_cells, size)
-                )
+                columns.append(np.bincount(codes, table.counts * self.r2_of_cells, size))
             rows += [(name, *row) for row in zip(labels, *columns, strict=True)]
         names = ["variable", "level", "records", "sample_uniques", "tau1", "tau2"]
         names += [] if self.r2_of_cells is None else ["r2"]
         return pd.DataFrame(rows, columns=names)
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
-        """Quantities that convergence of the run is judged by, thinned as the risk is."""
+        """Quantities by which convergence of the run is judged, thinned like the risk."""
         of_chains = {name: run.draws[name] for name in ("components", "alpha")} | sampled_rate(run)
         return {
             "tau1": self.tau1,
@@ -206,12 +240,12 @@ class PopulationRisk:
         }
 
     def warnings(self) -> list[str]:
-        """Sentences on imprecise cell probabilities, and on design weights that look wrong."""
+        """Sentences on imprecise cell probabilities, and on design weights that may be wrong."""
         of_weights = [] if self.weighted is None else self.weighted.warnings(self.population_size)
         return self.imprecise() + of_weights
 
     def imprecise(self) -> list[str]:
-        """Sentence on cell probabilities that are not precise enough; none where they are."""
+        """Sentence on cell probabilities that are not precise enough; none if all are."""
         if self.relative_error <= MAX_RELATIVE_ERROR:
             return []
         return [
@@ -221,14 +255,15 @@ class PopulationRisk:
         ]
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         run = self.run
         lines = {
             "sample": title_of(self.law.table),
             "population": self.population_size,
-            "sample uniques": len(self.rows),
+            "sample uniques": self.sample_uniques,
             "tau_1": spread(self.tau1),
             "tau_2": spread(self.tau2),
+            "missing values": self.missing_keys,
             "ties": self.ties,
             "method": self.method,
         }
@@ -241,6 +276,7 @@ def population_risk(
     *,
     ties: str = "on",
     all_records: bool = False,
+    missing_keys: str = "random",
     method: str = "auto",
     thin: int | None = None,
     key: jax.Array | None = None,
@@ -265,6 +301,16 @@ def population_risk(
     all_records
         Whether to compute E(1/F) also for records that are not unique in the sample, from the same
         draws.
+    missing_keys
+        How missing values are read (`bnp_models.risk.missing_keys`). "random": every record has a
+        value, which is not known; it is integrated out, and the risk is that of the completed
+        sample: r1 is the probability that a record is unique both in it and in the population.
+        "wildcard": the values were suppressed, and a missing value matches every value. The number
+        of sample records that a record matches, itself included, is that of the records which agree
+        with it where both have values; it is a sample unique if this is one. F is this number, and
+        the persons not in the sample who have its known values. The model gives the probability of
+        the known values, summed over all others. The layer for ties learns from the complete
+        records. Without missing values the two are the same.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -284,9 +330,9 @@ def population_risk(
     ------
     ValueError
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
-        than the sample, a record is incomplete, a variable is named row, r1 or r2 (or f, with all
-        records), `ties`, `method` or `thin` is unknown or out of range, all records are asked for
-        of a contingency table, or `run` kept no parameters.
+        than the sample, a variable is named row, r1 or r2 (or f, with all records), `ties`,
+        `missing_keys`, `method` or `thin` is unknown or out of range, all records are asked for of
+        a contingency table or where values are missing at random, or `run` kept no parameters.
 
     Examples
     --------
@@ -296,26 +342,51 @@ def population_risk(
     """
     check_kind(Run, "population_risk(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
+    check_choice(MISSING_KEYS, missing_keys=missing_keys)
     thin = _checked_thin(thin, run.settings)
     key_cells, key_counts = Keys(run.key if key is None else typed_key(key))
-    evaluator = Evaluator.of(run, population_size, lambda law: law.parameters(thin), all_records)
+    evaluator = Evaluator.of(
+        run, population_size, lambda law: law.parameters(thin), all_records, complete=False
+    )
     law = evaluator.run
+    reading = missing_keys if law.table.has_missing else None
+    check_all_records(reading, all_records)
     method = checked_method(method, law.model, law.table)
     layer = None if ties == "off" else Ties.of(law, key_cells, method, NUM_DRAWS[method])
+    completions = Completions(run, evaluator, key_cells) if reading == "random" else None
+    cells = law.table.tabulated
+    matching = matching_records(cells) if reading == "wildcard" else None
     sums = _Sums(
-        law.table.tabulated, evaluator.num_new, numpy_generator(key_counts), layer, ties == "on",
-        all_records,
+        cells, evaluator.num_new, numpy_generator(key_counts), layer, ties == "on", all_records,
+        matching, None if completions is None else completions.rows,
     )  # fmt: skip
+    done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):
-        sums.add(block)
+        indices = np.arange(done, done + len(block.log_p))
+        done += len(indices)
+        completed = None
+        if completions is not None:
+            completed = completions.evaluated(indices, method, key_cells)
+        sums.add(block, completed)
     return PopulationRisk(
         run=run,
         population_size=int(population_size),
         method=method,
         thin=thin,
         ties=ties,
+        missing_keys=reading,
+        matching=matching,
         **sums.figures(evaluator.draws["alpha"].shape),
     )
+
+
+def check_all_records(missing_keys: str | None, all_records: bool) -> None:
+    """Raise MicrodataError if all records are asked for, and values are missing at random."""
+    if all_records and missing_keys == "random":
+        raise MicrodataError(
+            "the risk of all records takes missing values as wildcards only; say so with "
+            "missing_keys (--missing-keys wildcard), or leave out all_records (--all-records)"
+        )
 
 
 class _Sums:
@@ -324,17 +395,21 @@ class _Sums:
     Parameters
     ----------
     cells
-        Of the sample.
+        Cells of the sample.
     num_new
-        N - n persons who are not in it.
+        Number N - n of persons who are not in the sample.
     generator
-        For the counts, and the draws of the layer.
+        Generator for the counts, and for the draws of the layer.
     layer
-        For ties, or None.
+        Layer for ties, or None.
     on
-        Whether the risk is with the layer, and that without it beside it.
+        Whether the main figures use the layer, and those for comparison do not.
     all_records
         Whether E(1/F) is summed also of cells with several records.
+    matching
+        (C,) records that match those of each cell, where missing values are wildcards.
+    incomplete
+        (m,) rows of the incomplete records, where values are missing at random.
     """
 
     def __init__(
@@ -345,61 +420,100 @@ class _Sums:
         layer: Ties | None,
         on: bool,
         all_records: bool,
+        matching: np.ndarray | None = None,
+        incomplete: np.ndarray | None = None,
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.layer, self.on = layer, on
-        self.uniques = cells.unique_cells
-        self.shared = np.flatnonzero(cells.counts > 1) if all_records else self.uniques[:0]
+        self.counts = cells.counts if matching is None else matching
+        self.random = incomplete is not None
+        unique = self.counts == 1
+        self.uniques = np.flatnonzero(unique & cells.complete if self.random else unique)
+        self.rows = cells.first_rows[self.uniques]
+        if incomplete is not None:
+            self.rows = np.append(self.rows, incomplete)
+        self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
-        self.r1, self.r2 = np.zeros(len(self.uniques)), np.zeros(len(self.asked))
+        self.r1 = np.zeros(len(self.rows))
+        self.r2 = np.zeros(len(self.rows) + len(self.shared))
+        self.alone = np.zeros(len(self.rows))
         self.by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
         self.of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
 
-    def add(self, block: Block) -> None:
-        """Add a block of draws."""
-        number = len(self.uniques)
-        of_sample, of_rest = block.of_sample.at(slice(number)), block.of_rest.at(slice(number))
+    def add(self, block: Block, completed: Completed | None = None) -> None:
+        """Add a block of draws, with the incomplete records as these complete them."""
+        of_uniques = slice(len(self.uniques))
+        of_sample, of_rest = block.of_sample.at(of_uniques), block.of_rest.at(of_uniques)
+        alone = None
+        if completed is not None:
+            of_sample = of_sample.beside(completed.of_sample)
+            of_rest = of_rest.beside(completed.of_rest)
+            alone = self._alone(completed.codes)
+            self.alone += alone.sum(axis=0)
+            self.by_draw["num_uniques"].append(alone.sum(axis=1))
         q = np.exp(of_rest.log_p)
         evaluate: Callable = _model_risks
         tied = None
         if self.layer is not None:
-            several = self.layer.draw(self.generator, np.exp(block.log_p), LAYER_DRAWS)
+            complete = np.exp(block.log_p[:, self.cells.complete])
+            several = self.layer.draw(self.generator, complete, LAYER_DRAWS)
             beside = several[0].draw_probabilities(self.generator, np.exp(of_sample.log_p), q)
             if self.on:
                 evaluate, tied = partial(_mean_risks, several), several[0]
                 q, beside = beside, q
             self.of_layer["shape"].append(several[0].shape)
             self.of_layer["exponent"].append(several[0].exponent)
-            self._draw_taus(self.of_layer, beside)
+            self._draw_taus(self.of_layer, beside, alone)
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
+        if alone is not None:
+            r1, r2 = r1 * alone, r2 * alone
+        number = len(self.rows)
         self.r1 += r1.sum(axis=0)
         self.r2[:number] += r2.sum(axis=0)
         if self.all_records:
-            evaluate = partial(shared_risks, tied, self.cells.counts[self.shared])
+            evaluate = partial(shared_risks, tied, self.counts[self.shared])
             rest = slice(number, None)
             of_both = block.of_sample.at(rest), block.of_rest.at(rest)
             self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
-        self._draw_taus(self.by_draw, q)
+        self._draw_taus(self.by_draw, q, alone)
         self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
         self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
         self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
         self.by_draw["error"].append(np.median(block.relative_se, axis=1))
 
-    def _draw_taus(self, to: dict[str, list[np.ndarray]], q: np.ndarray) -> None:
+    def _alone(self, codes: np.ndarray) -> np.ndarray:
+        """Whether complete uniques and completed records (block, m, J) are alone, (block, .)."""
+        cells, num_levels = self.cells, self.cells.schema.num_levels
+        known, counts = cells.codes[cells.complete], cells.counts[cells.complete]
+        counts = np.append(counts, np.ones(codes.shape[1], counts.dtype))
+        chosen = np.append(
+            np.flatnonzero(np.isin(np.flatnonzero(cells.complete), self.uniques)),
+            len(known) + np.arange(codes.shape[1]),
+        )
+        return np.stack([
+            are_alone(np.concatenate([known, of_draw]), counts, num_levels)[chosen]
+            for of_draw in codes
+        ])  # fmt: skip
+
+    def _draw_taus(
+        self, to: dict[str, list[np.ndarray]], q: np.ndarray, alone: np.ndarray | None
+    ) -> None:
         """Add draws of tau_1 and tau_2 given the probabilities of the uniques' cells."""
-        for name, tau in zip(TAUS, draw_taus(self.generator, q, self.num_new), strict=True):
+        taus = draw_taus(self.generator, q, self.num_new, alone)
+        for name, tau in zip(TAUS, taus, strict=True):
             to[name].append(tau)
 
     def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of `PopulationRisk`, of draws (chains, draws)."""
+        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
         by_draw, of_layer = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
             for draws in (self.by_draw, self.of_layer)
         )
-        number = math.prod(shape)
-        rows = self.cells.first_rows[self.uniques]
+        number, rows = math.prod(shape), self.rows
         order = np.argsort(rows)
+        if self.random:
+            order = order[self.alone[order] > 0]
         r2_of_cells = None
         if self.all_records:
             r2_of_cells = np.empty(len(self.cells.counts))
@@ -420,14 +534,14 @@ def _model_risks(log_b, num_new, log_q):
 
 
 def _mean_risks(several, log_b, num_new, log_q):
-    """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
+    """Means of `Tied.record_risks` over several draws of the layer for each kept draw."""
     return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
 
 
 def _unbiased_risks(
     evaluate: Callable, of_sample: LogProbabilities, of_rest: LogProbabilities, num_new: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
+    """r_1 and r_2 (draws, uniques); a jackknife over two halves corrects the Monte Carlo bias."""
     r1, r2 = evaluate(of_sample.log_p, num_new, of_rest.log_p)
     if of_sample.halves is None:
         return r1, r2
@@ -464,6 +578,7 @@ def tau1_monitor(
     call = "tau1_monitor(model, table, population_size)"
     table, conditions = coded_input(call, model, table, conditions)
     check_population_size(table, population_size)
+    table.require_complete("the bar")
     cells = table.tabulated
     unique = cells.codes[cells.unique_cells]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
@@ -493,7 +608,7 @@ def tau1_monitor(
 
 def _checked_thin(thin: int | None, settings: Settings) -> int:
     """Every how many of the draws to evaluate."""
-    num_samples = settings.num_samples
+    num_samples = settings.num_arrays
     if thin is None:
         many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)
         thin = -(-num_samples // many)

@@ -1,11 +1,10 @@
 """Risks of the records of a file that was recoded, and in which values were suppressed.
 
-A suppressed value says nothing: the record matches every person who agrees with it on the rest, so
-that its risk is that of the coarser key on which it still has values. Let a record have values on
-the key K. Its match set in the population are the F persons with these values on K; it is a sample
-unique on K where no other record of the sample, as it was before suppression, has them. Every
-record has a key of its own, and its risk follows from the posterior draws as that of a coarser file
-does (`coarsening`).
+A suppressed value gives no information: the record matches every person who agrees with its other
+values, so that its risk is that of the coarser key K on which it still has values. The record
+matches the F persons of the population who have its values on K. It is a sample unique on K if no
+other record of the sample, before suppression, has these values. Every record has a key of its own,
+and its risk is computed from the posterior draws like that of a coarser file (`coarsening`).
 """
 
 from collections.abc import Iterator
@@ -21,20 +20,20 @@ from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.evaluator import Evaluator, record_risks
 
 REPEATS = 8
-"""Draws of the numbers of population uniques given each draw of the parameters."""
+"""Number of draws of the population uniques for each draw of the parameters."""
 
 
 class ProtectedRisks:
-    """Evaluates the risks of records on keys of their own, at some draws of a run.
+    """Risks of records, each on a key of its own, at some draws of a run.
 
     Parameters
     ----------
     run, population_size
         As for `population_risk`.
     ties
-        Evaluate with the layer for ties.
+        Whether the layer for ties is used.
     num_draws
-        Draws of the run that are evaluated, evenly spaced, at the most.
+        Largest number of draws of the run that are evaluated; they are evenly spaced.
     key
         Used once.
     """
@@ -51,7 +50,8 @@ class ProtectedRisks:
         self._tied = self._evaluator.draw_ties(key_ties) if ties else None
         self.num_draws = self._evaluator.draws["alpha"].size
         self._generator = numpy_generator(key_counts)
-        # The same for a record whatever its key: then a coarser key never adds a unique.
+        # The same uniform number for a record on every key, so that a coarser key never adds a
+        # unique.
         self._finest = self.table.cells().sample_uniques
         size = (REPEATS, self.num_draws, len(self._finest))
         self._uniform = self._generator.random(size, np.float32)
@@ -62,7 +62,7 @@ class ProtectedRisks:
         Parameters
         ----------
         coarsening
-            Key that they are known by.
+            Key on which the records have values.
         rows
             (m,) 0-based rows of records that are sample uniques on this key.
         """
@@ -72,7 +72,7 @@ class ProtectedRisks:
         return record_risks(log_q, self._num_new)
 
     def draw_joining(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
-        """Draw how many unsampled persons match each sample unique, (draws, m), one by one."""
+        """Draw the number of unsampled persons who match each sample unique, (draws, m)."""
         log_b, log_q = self._log_probabilities(coarsening, rows)
         q = np.exp(np.minimum(log_q, 0))
         if self._tied is not None:
@@ -82,13 +82,13 @@ class ProtectedRisks:
     def draw_tau1(self, r1: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Draw the number of population uniques among records, (REPEATS * draws,).
 
-        Given the parameters, records are taken as independent: their match sets may overlap where
-        their keys differ, and hardly ever do.
+        Given the parameters, records are treated as independent. The persons whom two records match
+        may overlap if their keys differ, but this is very rare.
 
         Parameters
         ----------
         r1
-            (draws, m) as of `of_rows`.
+            (draws, m) result of `of_rows`.
         rows
             (m,) rows of the records.
         """
@@ -96,17 +96,17 @@ class ProtectedRisks:
         return np.sum(uniform < r1, axis=-1, dtype=float).ravel()
 
     def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
-        """Whether records (m,) are alone in the sample with their values on a key, bool."""
+        """(m,) bool: whether each record is alone in the sample with its values on a key."""
         return self.sharing(coarsening)[rows] == 1
 
     def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """Number of records (n,) with the values that each record has on a key, itself included."""
+        """(n,) number of records with the values that each record has on a key, itself included."""
         codes = coarsening.coarser_codes(self.table.codes)
         cells = group_cells(codes, coarsening.schema.num_levels)
         return cells.counts[cells.record_cell]
 
     def listable(self, coarsening: Recoding, rows: np.ndarray) -> bool:
-        """Whether these records' cells on a key can be evaluated; always without conditions."""
+        """Whether the cells of these records on a key can be evaluated; True without conditions."""
         if self.run.conditions is None:
             return True
         cells = coarsening.coarser_codes(self.table.codes[rows])
@@ -119,7 +119,7 @@ class ProtectedRisks:
 
 
 def patterns(suppressed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield every distinct row (J,) of an array (n, J) of bool, and where it is, (m,)."""
+    """Yield every distinct row (J,) of an array (n, J) of bool, and the m rows that have it."""
     distinct, of_row = np.unique(suppressed, axis=0, return_inverse=True)
     of_row = of_row.reshape(-1)
     for number, pattern in enumerate(distinct):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.hierarchies import Hierarchies
@@ -27,6 +28,7 @@ from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
+from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of, suppress_rare
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
@@ -37,7 +39,7 @@ from bnp_models.risk.verdict import Limits, Verdict, judge
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
 
-# Records that carry less than this share of the risk are left out when recodings are compared.
+# Records with less than this share of the risk are left out when recodings are compared.
 _LEFT_OUT = 1e-3
 
 _PROTECT = 0x50524F54
@@ -48,9 +50,9 @@ class Step(NamedTuple):
 
     variable: str
     levels: tuple[str, ...]
-    """Labels that became one; none where the variable was dropped."""
+    """Labels of the merged levels; empty if the variable was dropped."""
     label: str | None
-    """Their new label; None where the variable was dropped."""
+    """Their new label; None if the variable was dropped."""
     loss: float
     """Information that was lost, in bits a record."""
 
@@ -80,7 +82,7 @@ class FileRisk:
     """Information that was lost, in bits a record."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample uniques": self.sample_uniques,
             "tau_1": spread(self.tau1),
@@ -91,17 +93,17 @@ class FileRisk:
 
     @property
     def sample_uniques(self) -> int:
-        """Records that no other shares its remaining values with."""
+        """Number of records whose remaining values no other record has."""
         return int((self.sharing == 1).sum())
 
     @cached_property
     def anonymity(self) -> list[SmallCells]:
-        """Records with the remaining values of fewer than 2, 3 and 5."""
+        """Numbers of records whose remaining values fewer than 2, 3 and 5 records have."""
         number = {k: int((self.sharing < k).sum()) for k in (2, 3, 5)}
         return [SmallCells(k, m, m / len(self.sharing)) for k, m in number.items()]
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
-        """Verdict by limits; arguments as of `verdict.judge`."""
+        """Compare the risk with limits; arguments as of `verdict.judge`."""
         low, high = np.quantile(self.tau1, [0.025, 0.975])
         tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
         return judge(tau1, self.r1, limits, usable, why)
@@ -110,7 +112,7 @@ class FileRisk:
 @displayed
 @dataclasses.dataclass(frozen=True, eq=False)
 class Protection:
-    """Protected form of a sample, and what it was found by.
+    """Protected form of a sample, and the steps that led to it.
 
     Examples
     --------
@@ -120,7 +122,7 @@ class Protection:
     """
 
     table: Microdata
-    """The sample as it was."""
+    """The original sample."""
     population_size: int
     limits: Limits
     recoded: Recoded
@@ -131,14 +133,17 @@ class Protection:
     """(n, J') bool: values of the recoded sample that are suppressed."""
     before: FileRisk
     after: FileRisk
+    anonymity: tuple[Reached, ...] = ()
+    """Targets of k-anonymity, and the records that miss them before and after."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "limits": ", ".join(
                 f"{name} {limit:g}" for name, limit in self.limits._asdict().items()
                 if limit is not None
-            ),
+            ) or None,
+            "k-anonymity": ", ".join(f"{one.k}" for one in self.anonymity) or None,
             "met": "yes" if self.met else "no",
             "recodings": len(self.recodings),
             "values suppressed": int(self.suppressed.sum()),
@@ -150,7 +155,22 @@ class Protection:
     @property
     def met(self) -> bool:
         """Whether the protected file meets the limits."""
-        return self.after.judge(self.limits).release is True
+        return self.judge().release is True
+
+    def judge(self, usable: bool = True, why: str = "") -> Verdict:
+        """Verdict on the protected file by all that was asked for; arguments as of `judge`."""
+        verdict = Verdict(True, "", self.limits, None)
+        if self.limits.given:
+            verdict = self.after.judge(self.limits, usable, why)
+        for one in self.anonymity:
+            said = "every record meets that"
+            if one.after:
+                said = f"{one.after:,} of {self.table.n:,} records miss that"
+                verdict = verdict._replace(release=False)
+            target = Anonymity(one.k, one.size, one.variables)
+            reason = f"{target} must have {one.k:,} records: {said}"
+            verdict = verdict._replace(why="; ".join(filter(None, [verdict.why, reason])))
+        return verdict
 
     @property
     def coarsening(self) -> Recoding:
@@ -164,7 +184,7 @@ class Protection:
         return Microdata(table.schema, codes).to_frame()
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Put the protected key variables into the file (n, any) that they are of."""
+        """Replace the key variables of the original file (n, any) by the protected ones."""
         kept = self.coarsening.schema.variables
         gone = [name for name in self.table.schema.variables if name not in kept]
         protected, labels = frame.drop(columns=gone), self.frame()
@@ -215,6 +235,8 @@ def protect(
     max_suppressed: float = 0.05,
     importance: Mapping[str, float] | None = None,
     ordered: Sequence[str] = (),
+    k: int | Sequence[Anonymity] = (),
+    strata: ArrayLike | None = None,
     ties: str = "on",
     key: jax.Array | None = None,
 ) -> Protection:
@@ -241,6 +263,12 @@ def protect(
         begin with a number. For other variables, the rarest level is merged with another level. If
         the model of the run has groups of a variable's levels, all levels are replaced by their
         groups, and then the groups by larger groups.
+    k
+        Number of records that each combination of the key variables must have, or targets of
+        k-anonymity for sets of them (`bnp.risk.Anonymity`). A record with suppressed values counts
+        the records that have its other values, as they were before any value was suppressed.
+    strata
+        (n,) stratum of each record: k-anonymity is then asked for within each of them.
     ties
         As for `population_risk`: "on" evaluates with the layer for ties; "off" and "sensitivity" do
         not.
@@ -257,22 +285,31 @@ def protect(
     MicrodataError
         If a statement cannot be read, or a variable is unknown.
     ValueError
-        As `population_risk`; if no limit is given, or the sample is a table of cells.
+        As `population_risk`; if neither a limit nor `k` is given, `k` cannot be asked of these
+        variables, or the sample is a table of cells.
 
     Examples
     --------
+    >>> bnp.protect(run, 5_000, k=3, max_suppressed=0.2).met
+    True
     >>> found = bnp.protect(run, 5_000, max_tau1=2, max_suppressed=0.2)
     >>> int(found.frame().isna().sum().sum()) == int(found.suppressed.sum())
     True
     """
     check_choice(TIES, ties=ties)
     limits = Limits(max_tau1, max_risk)
-    if not limits.given:
-        raise ValueError("give max_tau1, max_risk or both")
+    targets = (Anonymity(int(k)),) if isinstance(k, int | np.integer) else tuple(k)
+    if not limits.given and not targets:
+        raise ValueError("give max_tau1, max_risk or k, or several of them")
     table = sample_law(run).table
     if not isinstance(table, Microdata):
         raise ValueError("protection needs records one by one, not a table of cells")
     check_names(table, importance or {}, ordered)
+    for target in targets:
+        target.check(table.schema)
+    stratum = None if strata is None else pd.factorize(np.asarray(strata), use_na_sentinel=False)[0]
+    if stratum is not None and stratum.shape != (table.n,):
+        raise ValueError(f"strata has shape {stratum.shape}, not one for each of {table.n} records")
     weight = importance_of(table.schema, importance or {})
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
@@ -282,9 +319,17 @@ def protect(
     )
     recoded, recodings = _asked(recode, table, weight, hierarchies_of(run.model))
     in_order = ordered_variables(table.schema, ordered)
+    most = int(max_suppressed * table.n)
     while True:
-        found = _suppress(risks, recoded, limits, weight, int(max_suppressed * table.n))
-        step = None if found.met else _next_step(scan, recoded, limits, weight, in_order)
+        few, rare = _suppress_rare(recoded, targets, stratum, weight, most)
+        found = Suppressed(rare, few)
+        if few and limits.given:
+            found = suppress(risks, recoded.coarsening, limits, weight[recoded.kept], most, rare)
+        step = None
+        if not few:
+            step = _next_towards(recoded, targets, stratum, weight, in_order)
+        elif not found.met:
+            step = _next_step(scan, recoded, limits, weight, in_order)
         if step is None:
             break
         recoded, made = step
@@ -301,7 +346,14 @@ def protect(
         suppressed=found.mask,
         before=_file_risk(risks, unchanged.coarsening, nothing, 0.0),
         after=_file_risk(risks, recoded.coarsening, found.mask, loss),
-    )
+        anonymity=tuple(
+            Reached(
+                **target._asdict(), before=int(missed(table, target, nothing, stratum).sum()),
+                after=int(missed(recoded.records, target, found.mask, stratum).sum()),
+            )
+            for target in targets
+        ),
+    )  # fmt: skip
 
 
 def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequence[str]) -> None:
@@ -314,7 +366,7 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
 def _asked(
     statements: Sequence[str], table: Microdata, weight: np.ndarray, hierarchies: Hierarchies
 ) -> tuple[Recoded, list[Step]]:
-    """The sample after the recodings that were asked for, and these."""
+    """The sample after the requested recodings, and the list of these."""
     recoded = Recoded.unchanged(table, hierarchies)
     if not statements:
         return recoded, []
@@ -330,7 +382,7 @@ def _asked(
 
 
 def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
-    """What one step did to variable j: groups of codes merged, or None if it was dropped."""
+    """Description of a step for variable j: merged groups of codes, or that it was dropped."""
     name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
         return Step(name, (), None, loss)
@@ -339,17 +391,55 @@ def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarra
     return Step(name, names, after.label(j, together), loss)
 
 
-def _suppress(
-    risks: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, most: int
-) -> Suppressed:
-    """Suppress values until the limits are met, in so many records at the most."""
-    return suppress(risks, recoded.coarsening, limits, weight[recoded.kept], most)
+def _suppress_rare(
+    recoded: Recoded,
+    targets: Sequence[Anonymity],
+    stratum: np.ndarray | None,
+    weight: np.ndarray,
+    most: int,
+) -> tuple[bool, np.ndarray]:
+    """Whether k-anonymity takes values (n, J') of `most` records at the most, and these values.
+
+    Where it takes more, those of the records whose combinations are rarest.
+    """
+    table = recoded.records
+    mask = suppress_rare(table, targets, weight[recoded.kept], stratum)
+    if mask.any(axis=1).sum() <= most:
+        return True, mask
+    alike = rows_of(table, stratum).alike(range(table.num_variables))
+    order = np.lexsort([alike, ~mask.any(axis=1)])
+    mask[order[most:]] = False
+    return False, mask
+
+
+def _next_towards(
+    recoded: Recoded,
+    targets: Sequence[Anonymity],
+    stratum: np.ndarray | None,
+    weight: np.ndarray,
+    ordered: np.ndarray,
+) -> tuple[Recoded, list[Step]] | None:
+    """The recodings with the least loss for the records that then meet k-anonymity; None: none."""
+
+    def number(recoded):
+        """Records that miss a target."""
+        nothing = np.zeros(recoded.records.codes.shape, bool)
+        found = [missed(recoded.records, one, nothing, stratum) for one in targets]
+        return np.any(found, axis=0).sum()
+
+    now, loss, best = number(recoded), recoded.loss(weight), None
+    for j, merges, candidate in recoded.steps(ordered):
+        gain = now - number(candidate)
+        price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
+        if gain > 0 and (best is None or price < best[0]):
+            best = price, j, merges, candidate
+    return None if best is None else _made(recoded, best, weight)
 
 
 def _next_step(
     scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
-    """The recodings with the least loss for what it takes off the risk; None: there is none."""
+    """Recoding with the least loss of information for its reduction of risk; None: none is left."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
     order = np.argsort(-r1)
@@ -367,8 +457,13 @@ def _next_step(
         price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
         if gain > _LEFT_OUT * now and (best is None or price < best[0]):
             best = price, j, merges, candidate
-    if best is None:
-        return None
+    return None if best is None else _made(recoded, best, weight)
+
+
+def _made(
+    recoded: Recoded, best: tuple[float, int, list | None, Recoded], weight: np.ndarray
+) -> tuple[Recoded, list[Step]]:
+    """The best candidate, and the recodings that lead to it."""
     _, j, merges, candidate = best
     if merges is None:
         return candidate, [_recoding(recoded, candidate, j, None, weight)]
@@ -381,7 +476,7 @@ def _next_step(
 
 
 def _above(r1: np.ndarray, limits: Limits) -> float:
-    """What recodings take off: tau_1, or where only records have a limit, what is above it."""
+    """Risk that recodings must reduce: tau_1, or the excess of records over their own limit."""
     if limits.max_tau1 is not None:
         return float(r1.sum())
     return float(np.maximum(r1 - limits.max_risk, 0).sum())

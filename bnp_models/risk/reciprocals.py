@@ -1,19 +1,19 @@
-"""Expected reciprocals E 1 / (f + X) of counts, by one quadrature.
+"""Expected reciprocals E 1 / (f + X) of counts, computed by one quadrature.
 
 With G the probability generating function of X,
 
     E 1 / (f + X) = integral_0^1 t^(f - 1) G(t) dt,
 
-since 1 / k is the integral of t^(k - 1). Negative binomial counts have G(t) = (1 + odds (1 - t))^
--size, a binomial of M trials with probability q has it with odds -q and size -M, and that of a
-Poisson count is their limit, exp(-mean (1 - t)).
+since 1 / k is the integral of t^(k - 1). Negative binomial counts have G(t) = (1 + odds (1 -
+t))^-size. A binomial count of M trials with probability q has the same form with odds -q and size
+-M. A Poisson count has the limit of these, exp(-mean (1 - t)).
 """
 
 import numpy as np
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
-# Decay of the integrand beyond which it is left out: exp(-24).
+# The integrand is left out where it has decayed to exp(-24).
 _DECAY = 24.0
 
 _NEGLIGIBLE = 1e-200
@@ -48,16 +48,17 @@ def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
 def _integral(f, rate, odds):
     """Integral of t^(f - 1) exp(-rate y), 1 - t = (exp(odds y) - 1) / odds, over y.
 
-    In y the generating function is exponential. The logarithm of the integrand is concave and its
-    slope at 0 is -(f - 1 + rate), so that little is left beyond a known point.
+    As a function of y the generating function is exponential. The logarithm of the integrand is
+    concave and its slope at 0 is -(f - 1 + rate), so that the integral beyond a known point is
+    negligible.
     """
     odds = np.where(np.abs(odds) < _NEGLIGIBLE, _NEGLIGIBLE, odds)
-    # Where t is 0, or before.
+    # At t = 0, or before.
     end = np.minimum(np.log1p(odds) / odds, _DECAY / np.maximum(f - 1 + rate, _NEGLIGIBLE))
     total = np.zeros(f.shape)
     for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
         y = node * end
-        # 1 - t, which rounding may bring to 1 at the end.
+        # 1 - t, which rounding may make 1 at the end.
         away = np.minimum(np.expm1(odds * y) / odds, 1 - 1e-16)
         total += weight * np.exp((f - 1) * np.log1p(-away) - rate * y)
     return end * total

@@ -1,9 +1,9 @@
-"""Global recodings of a sample: levels merged, variables dropped, and what information that costs.
+"""Global recodings of a sample (merged levels, dropped variables), and their information loss.
 
-The loss is in bits a record: the entropy of a variable's distribution in the sample before, less
-that after, summed over the variables with their importance. It is the mean over the records of
-log2 of the share of the records that have the new level over that of the old one, so that the loss
-of a suppressed value, log2 of one over its share, adds up with it.
+The loss is in bits a record. It is the entropy of a variable's distribution in the sample before
+the recoding minus the entropy after it, summed over the variables with their importance as weights.
+This equals the mean over the records of log2(share of the new level / share of the old level). The
+loss of a suppressed value, log2(1 / its share), is on the same scale and can be added.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from bnp_models.data.recoding import Merged, Names, Recoding, level_names
 from bnp_models.data.schema import Schema, text_of
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
-"""Codes of a variable that are one level, in the order of the first of each."""
+"""Groups of codes of a variable; each group is one level. The first codes give the order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Recoded:
     """Recoded form of a sample."""
 
     table: Microdata
-    """The sample as it was."""
+    """The original sample."""
     groups: tuple[Groups | None, ...]
-    """Of each variable, codes that are one level; None: it is dropped."""
+    """For each variable, its groups of codes; None: it is dropped."""
     hierarchies: Hierarchies = ()
     """Groups with names, of some variables."""
 
@@ -55,7 +55,7 @@ class Recoded:
 
     @cached_property
     def coarsening(self) -> Recoding:
-        """The same as a `Recoding`."""
+        """The recoding as a `Recoding`."""
         schema = self.table.schema
         changed: dict[str, Merged | None] = {}
         for j, (name, labels) in enumerate(zip(schema.variables, schema.levels, strict=True)):
@@ -65,6 +65,13 @@ class Recoded:
             elif len(groups) < len(labels):
                 changed[name] = Merged.together(name, labels, groups, self._names.get(j))
         return Recoding.of(schema, changed)
+
+    @cached_property
+    def records(self) -> Microdata:
+        """The recoded records."""
+        table = self.coarsening.coarser(self.table)
+        assert isinstance(table, Microdata)
+        return table
 
     def label(self, j: int, group: Sequence[int]) -> str:
         """Label of one of the groups of a variable."""
@@ -81,7 +88,7 @@ class Recoded:
 
     @cached_property
     def _layers(self) -> dict[int, list[Partition]]:
-        """By variable, the group of each level in every layer of its hierarchy."""
+        """For each variable, the group of each level in every layer of its hierarchy."""
         schema = self.table.schema
         return {
             schema.variables.index(name): hierarchy.partitions(
@@ -92,7 +99,7 @@ class Recoded:
 
     @property
     def hierarchies_left(self) -> Hierarchies:
-        """Hierarchies of the levels that are left."""
+        """Hierarchies of the levels of the recoded sample."""
         schema, left = self.table.schema, []
         for name, hierarchy in self.hierarchies:
             j = schema.variables.index(name)
@@ -104,16 +111,16 @@ class Recoded:
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        """Of each variable, records with each of its levels."""
+        """For each variable, the number of records with each of its levels."""
         sizes = self.table.schema.num_levels
         return [np.bincount(self.table.codes[:, j], minlength=k) for j, k in enumerate(sizes)]
 
     def number(self, j: int, group: Sequence[int]) -> int:
-        """Records with one of these codes of a variable."""
+        """Number of records that have one of these codes of a variable."""
         return int(self._counts[j][list(group)].sum())
 
     def loss(self, importance: np.ndarray) -> float:
-        """Bits a record that were lost, given the importance of each variable (J,)."""
+        """Lost information in bits a record, given the importance of each variable (J,)."""
         total = 0.0
         for j, groups in enumerate(self.groups):
             every = (tuple(range(self.table.schema.num_levels[j])),)
@@ -124,7 +131,7 @@ class Recoded:
         return total / self.table.n
 
     def costs(self, importance: np.ndarray) -> np.ndarray:
-        """Bits (n, J') that suppression of each value of the variables kept loses."""
+        """(n, J') bits that are lost if each value of the kept variables is suppressed."""
         columns = []
         for j in self.kept:
             bits = np.zeros(self.table.schema.num_levels[j])
@@ -135,22 +142,23 @@ class Recoded:
         return np.stack(columns, axis=1)
 
     def dropping(self, j: int) -> "Recoded":
-        """The same without a variable."""
+        """Return the recoding that also drops a variable."""
         return replace(self, groups=(*self.groups[:j], None, *self.groups[j + 1 :]))
 
     def merging(self, j: int, codes: Sequence[int]) -> "Recoded":
-        """The same with the levels of a variable that have these codes as one."""
+        """Return the recoding that also merges the levels of a variable with these codes."""
         groups = self.groups[j] or ()
         rest = [group for group in groups if not set(group) & set(codes)]
         new = tuple(sorted([*rest, tuple(sorted(codes))]))
         return replace(self, groups=(*self.groups[:j], new, *self.groups[j + 1 :]))
 
     def steps(self, ordered: np.ndarray) -> Iterator[tuple[int, list[Groups] | None, "Recoded"]]:
-        """Yield each next step: the variable, the levels merged (None: it is dropped), the result.
+        """Yield each possible step: variable, merged levels (None: it is dropped), and the result.
 
-        The levels of a variable with a hierarchy are merged to the next larger groups, all at once.
-        Of others adjacent levels are merged where they are `ordered` (J,), else the rarest with
-        each; levels that no record has go with a neighbour, or are left.
+        All levels of a variable with a hierarchy are merged to the next larger groups. For other
+        variables, adjacent levels are merged if the variable is `ordered` (J,); otherwise the
+        rarest level is merged with each other level. A level that no record has is merged together
+        with a neighbour, or stays.
         """
         for j in self.kept:
             if len(self.kept) > 1:
@@ -173,7 +181,7 @@ class Recoded:
                         yield j, [(rarest, group)], self.merging(j, [*rarest, *group])
 
     def _next_layer(self, j: int) -> tuple[list[Groups], "Recoded"] | None:
-        """The groups that levels are merged to next, and the result; None: it would be one."""
+        """Next larger groups of the levels, and the result; None if one group would be left."""
         for partition in self._layers[j]:
             merges: list[Groups] = []
             merged = self
@@ -189,7 +197,7 @@ class Recoded:
 
 
 def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
-    """Which variables (J,) have levels in order: those named, and those of numbers."""
+    """(J,) bool: variables with ordered levels, which are named or have numbers as labels."""
     return np.array(
         [
             name in named or are_ordered(labels)
@@ -199,5 +207,5 @@ def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
 
 
 def importance_of(schema: Schema, given: Mapping[str, float]) -> np.ndarray:
-    """Importance (J,) of each variable, 1 where none is given."""
+    """(J,) importance of each variable, 1 by default."""
     return np.array([float(given.get(name, 1)) for name in schema.variables])

@@ -1,8 +1,8 @@
-"""Risk of records that are not alone in the sample: E(1 / F) of cells with several of its records.
+"""Risk of records that are not alone in the sample: E(1 / F) of cells with several records.
 
-F - f persons of the cell are not in the sample: binomial given the model's probability of the cell,
-negative binomial with the layer for ties (`bnp_models.risk.ties`), whose posterior given f has
-shape shape_c + f.
+F - f persons of the cell are not in the sample. Given the model's probability of the cell, their
+number is binomial. With the layer for ties (`bnp_models.risk.ties`), whose posterior given f has
+shape shape_c + f, it is negative binomial.
 """
 
 import numpy as np
@@ -18,12 +18,12 @@ def shared_risks(
     num_new: int,
     log_q: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluate r_1 and r_2 of the records of cells with several of the sample's.
+    """Evaluate r_1 and r_2 of the records in cells that have several records of the sample.
 
     Parameters
     ----------
     tied
-        The layer for ties of each of D draws; None for the model alone.
+        The layer for ties for each of D draws; None for the model alone.
     counts
         (C,) records of the sample in each cell, at least 2.
     log_b, log_q
@@ -35,7 +35,7 @@ def shared_risks(
     Returns
     -------
     r1
-        Zeros: there are other persons in the cell.
+        Zeros, because there are other persons in the cell.
     r2
         E 1 / F.
     """

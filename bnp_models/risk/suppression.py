@@ -1,8 +1,8 @@
-"""Local suppression: values of single records left out, as few as will do.
+"""Local suppression: as few values of single records as possible are removed.
 
-Every value that is suppressed costs the importance of its variable, 1 unless told otherwise, as in
-mu-Argus and sdcMicro: were bits of information counted, many values that nearly all records have
-would be suppressed in place of the one that makes a record rare.
+Every suppressed value costs the importance of its variable, which is 1 by default, as in mu-Argus
+and sdcMicro. If bits of information were the cost, the search would suppress many values that
+nearly all records have, instead of the one value that makes a record rare.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.verdict import Limits, judge
 
-# Records of a smaller risk than this are left as they are.
+# Records with a smaller risk than this get no suppression.
 _NO_RISK = 1e-4
 
-# Least records that get a suppression before the next best ones are looked for again.
+# Least number of records that get a suppression before the next best values are searched again.
 _BATCH = 8
 
 
@@ -30,37 +30,60 @@ class Suppressed(NamedTuple):
 
 
 def suppress(
-    risks: ProtectedRisks, coarsening: Recoding, limits: Limits, importance: np.ndarray, most: int
+    risks: ProtectedRisks,
+    coarsening: Recoding,
+    limits: Limits,
+    importance: np.ndarray,
+    most: int,
+    start: np.ndarray,
 ) -> Suppressed:
-    """Suppress values until limits are met, the largest fall of risk for its cost first.
+    """Suppress values until limits are met; the largest reduction of risk for its cost comes first.
 
     Parameters
     ----------
     risks
-        Evaluates the risks.
+        Object that computes the risks.
     coarsening
-        Key that the records are known by before.
+        Key on which the records have values before suppression.
     limits
-        To be met by the verdict on the file.
+        Limits that the file must meet.
     importance
         (J',) cost of a suppressed value of each variable.
     most
         Records in which values may be suppressed, at the most: where these are too few, it ends
         early with `met` false.
+    start
+        (n, J') bool: values that are suppressed in any case.
     """
     rows = np.flatnonzero(risks.sharing(coarsening) == 1)
-    r1 = risks.of_rows(coarsening, rows)[0]
-    search = _Search(risks, coarsening, rows, r1, importance)
+    mask = start.copy()
+    # What others lose for another reason leaves less for these.
+    most -= int(np.delete(mask, rows, axis=0).any(axis=1).sum())
+    r1 = _risks_of(risks, coarsening, rows, mask[rows])
+    search = _Search(risks, coarsening, rows, r1, importance, mask[rows])
     met = search.meets(r1, limits)
     if not met and fewest_records(r1.mean(axis=0), limits) <= most:
         met = search.run(limits, most)
-    mask = np.zeros((risks.table.n, len(importance)), bool)
     mask[rows] = search.mask
     return Suppressed(mask, met)
 
 
+def _risks_of(
+    risks: ProtectedRisks, coarsening: Recoding, rows: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
+    """Risks r_1 (draws, m) of records, given which of their values (m, J') are suppressed."""
+    r1 = np.zeros((risks.num_draws, len(rows)))
+    for pattern, where in patterns(mask):
+        if not pattern.all():
+            key = coarsening.without(pattern)
+            alone = where[risks.uniques(key, rows[where])]
+            if alone.size:
+                r1[:, alone] = risks.of_rows(key, rows[alone])[0]
+    return r1
+
+
 def fewest_records(r1: np.ndarray, limits: Limits) -> int:
-    """Count the records whose risk must fall, at the least; more than all (m,) where none helps."""
+    """Least number of records whose risk must fall; above the number m of records if none helps."""
     descending = np.sort(r1)[::-1]
     fewest = 0
     if limits.max_tau1 is not None:
@@ -72,20 +95,19 @@ def fewest_records(r1: np.ndarray, limits: Limits) -> int:
 
 
 class _Search:
-    """State of the search: what is suppressed, and the best next value of each record."""
+    """State of the search: suppressed values, and the best next value of each record."""
 
-    def __init__(self, risks, coarsening, rows, r1, importance):
+    def __init__(self, risks, coarsening, rows, r1, importance, mask):
         self.risks, self.coarsening, self.rows = risks, coarsening, rows
         self.importance = importance
-        self.r1 = r1
-        self.mask = np.zeros((len(rows), len(importance)), bool)
+        self.r1, self.mask = r1, mask
         self.best = np.zeros(len(rows), int)
         self.best_r1 = r1.copy()
         self.worth = np.full(len(rows), -np.inf)
         self.stale = np.ones(len(rows), bool)
 
     def run(self, limits: Limits, most: int) -> bool:
-        """Suppress until the limits are met; whether they are."""
+        """Suppress values until the limits are met, and return whether they are met."""
         while True:
             mean = self.r1.mean(axis=0)
             open_ = (mean > _NO_RISK) & ~self.mask.all(axis=1)
@@ -94,7 +116,8 @@ class _Search:
             if not candidates.size:
                 return False
             forced = mean > (np.inf if limits.max_risk is None else limits.max_risk)
-            # Records above the limit first, and by themselves: they may need several values each.
+            # Records above the limit come first, and separately: each may need several
+            # suppressions.
             if forced[candidates].any():
                 candidates = candidates[forced[candidates]]
             order = candidates[np.argsort(-self.worth[candidates], kind="stable")]
@@ -114,7 +137,7 @@ class _Search:
         return judge(tau1, r1.mean(axis=0), limits).release is True
 
     def _enough(self, order: np.ndarray, limits: Limits) -> int:
-        """How many of the best next values, in this order, meet the limits; all, if they do not."""
+        """Number of the best next values, in this order, that meet the limits; all if none does."""
         few, many = 0, len(order)
         while many - few > 1:
             middle = (few + many) // 2
@@ -141,7 +164,7 @@ class _Search:
                 self._compare(left[where], j, pattern)
 
     def _compare(self, records: np.ndarray, j: int, pattern: np.ndarray) -> None:
-        """Compare the suppression of variable j, to this pattern (J',), with the best so far."""
+        """Compare suppressing variable j, which gives this pattern (J',), with the best so far."""
         r1 = np.zeros((self.risks.num_draws, len(records)))
         if not pattern.all():
             key = self.coarsening.without(pattern)

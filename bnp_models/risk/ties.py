@@ -40,9 +40,9 @@ SHAPES = np.logspace(-1.5, 5, 27)
 """Values of the shape of a cell that has one record of the sample on average."""
 
 MODEL_HOLDS = 1e8
-"""Shape that stands for infinity: the model holds as it is."""
+"""Shape that stands for infinity: the model holds without the layer."""
 
-# Exponents and the shapes that each has in the grid, the last without ties.
+# Grid of exponents and shapes; the last shape means no ties.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
 LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
@@ -50,28 +50,28 @@ LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
 (experiments/accuracy/layer_prior)."""
 
 DEGREES_OF_FREEDOM = 4.0
-"""Of the prior, a bivariate t law whose two parts are uncorrelated."""
+"""Degrees of freedom of the prior, a bivariate t law with uncorrelated components."""
 
 PROBABILITY_MODEL_HOLDS = 0.05
-"""Prior probability that the model holds as it is."""
+"""Prior probability that the model holds without the layer."""
 
 LIKELIHOOD_POWER = 0.5
 """Power of the likelihood of the sample's counts."""
 
 LAYER_DRAWS = 8
-"""Draws of shape and exponent that the expectations of a kept draw are averaged over."""
+"""Number of draws of shape and exponent over which expectations of a kept draw are averaged."""
 
 LARGEST_TABULATED = 32
-"""Largest count of a cell whose log probability is a spline in its expected count."""
+"""Largest count whose log probability is computed by a spline in the expected count."""
 
 DEGREE, POINTS_PER_UNIT = 5, 4
-"""Degree of these splines, and their points per unit of the logarithm."""
+"""Degree of these splines, and number of points per unit of the logarithm."""
 
 LEAST_EXPECTED = 1e-9
-"""Smaller expected counts are taken for this."""
+"""Smallest expected count; smaller ones are replaced by it."""
 
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
-"""Draws of a run from which records are simulated, and how many from each."""
+"""Number of draws of a run from which records are simulated, and of records from each."""
 
 TIES = ("on", "sensitivity", "off")
 """Values of the option `ties`."""
@@ -81,28 +81,30 @@ _TIES = 0x54494553
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """The layer's likelihood, of the counts of a sample's cells."""
+    """Likelihood of the layer for the counts of a sample's cells."""
 
     counts: np.ndarray
     """(C,) records of the sample in each of its cells."""
     unseen: np.ndarray
     """(S,) model's probabilities of the cells of simulated records that the sample has not."""
+    incomplete: int = 0
+    """Records of the sample with missing values, which are in none of its cells."""
 
     @classmethod
     def of(cls, run: Run, key: jax.Array, method: str, num_draws: int) -> "Ties":
-        """Simulate records from draws of a run, for the cells that its sample has not.
+        """Simulate records from draws of a run, to represent cells without a sample record.
 
         Parameters
         ----------
         run
             Chains that kept the model's ``parameters``.
         key
-            One that may be used elsewhere too: a constant is folded into it.
+            A key. It may also be used elsewhere, because a constant is folded into it here.
         method, num_draws
-            How cell probabilities are evaluated, and by how many draws of record weights or
-            particles.
+            Method for cell probabilities, and number of its draws of record weights.
         """
         cells = run.table.tabulated
+        complete, counts = cells.codes[cells.complete], cells.counts[cells.complete]
         draws = run.spaced_parameters(NUM_DRAWS)
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
         keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
@@ -111,19 +113,20 @@ class Ties:
             num_levels=run.num_levels, method=method, num_draws=num_draws,
         )  # fmt: skip
         codes = np.asarray(codes).reshape(-1, codes.shape[-1]).astype(np.int32)
-        seen = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
+        seen = complete if run.coding is None else run.coding.reduce(complete)
         rows = {row.tobytes() for row in np.ascontiguousarray(seen, np.int32)}
         elsewhere = np.array([row.tobytes() not in rows for row in codes])
-        return cls(cells.counts, np.exp(np.asarray(log_b, float).ravel()[elsewhere]))
+        unseen = np.exp(np.asarray(log_b, float).ravel()[elsewhere])
+        return cls(counts, unseen, cells.n - int(counts.sum()))
 
     @cached_property
     def num_records(self) -> int:
-        """Size n of the sample."""
+        """Complete records of the sample, n where no value is missing."""
         return int(self.counts.sum())
 
     @cached_property
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a shape and an exponent, two arrays (G,), the last without ties."""
+        """All pairs of a shape and an exponent, as two arrays (G,); the last pair means no ties."""
         exponents, shapes = zip(*_BLOCKS, strict=True)
         return np.concatenate(shapes), np.repeat(exponents, [len(x) for x in shapes])
 
@@ -144,20 +147,22 @@ class Ties:
         return weight / weight.sum(axis=1, keepdims=True)
 
     def log_likelihood(self, b: np.ndarray) -> np.ndarray:
-        """Log likelihood (D, G) of every pair of the grid, but for a constant.
+        """Log likelihood (D, G) of every pair of the grid, up to a constant.
 
         Parameters
         ----------
         b
-            (D, C) model's probabilities of the sample's cells, by each of D draws.
+            (D, C) model's probabilities of the sample's cells under each of D draws.
 
         Notes
         -----
-        Counts are negative binomial, and their sum is n, which it has with a probability that is
-        taken for that of a normal law. Cells that the sample has not are too many to list: their
-        sum is an expectation over records of the model, without Monte Carlo error where the
-        exponent is 1.
+        The counts are negative binomial, given that their sum is n. The probability of this sum is
+        approximated by a normal law. There are too many cells without records of the sample to list
+        them. Their sum is computed as an expectation over records that are simulated from the
+        model; it has no Monte Carlo error if the exponent is 1.
         """
+        if not self.num_records:
+            return np.zeros((len(b), len(self.log_prior)))
         log_p, variance = self._sums_of_seen(self.num_records * b)
         empty, excess_unseen = self._of_unseen
         unseen = np.maximum(1 - b.sum(axis=1, keepdims=True), 0)
@@ -165,10 +170,10 @@ class Ties:
         return log_p - unseen * empty + 0.5 * log_variance
 
     def _sums_of_seen(self, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums (D, G) of `_log_probability` over the sample's cells, their expected counts (D, C).
+        """Sums (D, G) of `_log_probability` over the sample's cells with expected counts (D, C).
 
-        Those of small counts are sums of splines in the logarithm of the expected count: a
-        logarithm for each cell and pair would take most of a risk's time.
+        For small counts, splines in the logarithm of the expected count are summed, because a
+        logarithm for each cell and pair would take most of the time of a risk.
         """
         expected = np.clip(expected, LEAST_EXPECTED, self.num_records)
         small, *_ = self._small_counts
@@ -183,7 +188,7 @@ class Ties:
         return log_p, variance
 
     def _sums_by_splines(self, log_expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of cells of small counts: each adds to the splines of its count."""
+        """The same sums over cells with small counts, by the splines of their counts."""
         of_count, of_variance, knots = self._splines
         _, values, place = self._small_counts
         num_draws, number = len(log_expected), log_expected.size
@@ -198,13 +203,13 @@ class Ties:
 
     @cached_property
     def _small_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which cells (C,) have small counts, these counts, and each such cell's place in them."""
+        """(C,) whether a cell's count is small; the distinct small counts; each cell's index."""
         small = self.counts <= LARGEST_TABULATED
         return small, *np.unique(self.counts[small], return_inverse=True)
 
     @cached_property
     def _splines(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coefficients by count (F K, G) and of the variance (K, G), and the knots."""
+        """Coefficients for each count (F K, G) and for the variance (K, G), and the knots."""
         low, high = np.log(LEAST_EXPECTED), np.log(max(self.num_records, 2))
         points = np.linspace(low, high, int(POINTS_PER_UNIT * (high - low)) + 1)
         of_count = []
@@ -228,9 +233,9 @@ class Ties:
     def draw(self, generator: np.random.Generator, b: np.ndarray, number: int = 1) -> list["Tied"]:
         """Draw shapes and exponents given the model's probabilities (D, C) of each draw.
 
-        Each kept draw has its own posterior: where several share one, effective draws of tau_1 are
-        fewer by half. `number` draws of each are stratified: equally spaced in probability, and in
-        random order.
+        Each kept draw has its own posterior of shape and exponent; if several draws shared one,
+        tau_1 would have half as many effective draws. The `number` draws for each kept draw are
+        stratified: equally spaced in probability, and in random order.
         """
         shape, exponent = self.grid
         strata = generator.permuted(np.tile(np.arange(number), (len(b), 1)), axis=1)
@@ -240,16 +245,21 @@ class Ties:
             np.searchsorted(up_to[:-1], of_row, side="right")
             for up_to, of_row in zip(cumulative, u, strict=True)
         ]
-        return [Tied(shape[x], exponent[x], self.num_records) for x in np.transpose(chosen)]
+        # A shape is that of a cell with one record on average: of the complete records here, of all
+        # of the sample in what is returned.
+        total = self.num_records + self.incomplete
+        share = self.num_records / total if self.num_records else 1.0
+        return [Tied(shape[x] * share ** exponent[x], exponent[x], total)
+                for x in np.transpose(chosen)]  # fmt: skip
 
 
 def _log_probability(expected: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of every pair of the grid (G, C): log P(count), but for what all pairs share, and excess.
+    """(G, C) log P(count) for every pair of the grid, up to a common term, and excess variance.
 
-    The excess is the negative binomial's variance less its mean.
+    The excess variance is the negative binomial's variance minus its mean.
     """
     log_p, excess = [], []
-    # An exponent at a time: arrays of all pairs leave the processor's cache.
+    # One exponent at a time, because arrays for all pairs do not fit into the processor's cache.
     for exponent, shapes in _BLOCKS:
         of_cell = shapes[:, None] * expected**exponent
         ratio = expected / of_cell
@@ -263,15 +273,14 @@ class Tied(NamedTuple):
     """Parameters of the layer for each of some draws."""
 
     shape: np.ndarray
-    """(D,) shape of a cell that has one record of the sample on average; `MODEL_HOLDS` where there
-    are no ties."""
+    """(D,) shape of a cell with one expected sample record; `MODEL_HOLDS` means no ties."""
     exponent: np.ndarray
-    """(D,) exponent of its growth with the model's probability of a cell."""
+    """(D,) exponent by which the shape grows with the model's probability of a cell."""
     num_records: int
     """Size n of the sample."""
 
     def shape_of(self, b: np.ndarray) -> np.ndarray:
-        """Shape of the law of each cell's probability, the model's being b (D, ...)."""
+        """Shape of the law of each cell's probability, given the model's probability b (D, ...)."""
         of_draw = (-1,) + (1,) * (b.ndim - 1)
         expected = self.num_records * np.maximum(b, 1e-300)
         return self.shape.reshape(of_draw) * expected ** self.exponent.reshape(of_draw)
@@ -288,13 +297,14 @@ class Tied(NamedTuple):
         num_new
             N - n unsampled records.
         log_q
-            The same as `log_b` for an unsampled record, where that has another law.
+            The same as `log_b` for an unsampled record, if its law differs.
 
         Notes
         -----
-        F - 1 is negative binomial of size shape_c + 1 and mean (N - n) q_c (shape_c + 1) /
-        (shape_c + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell. A cell is
-        fuller or emptier than the model says by one factor, in the sample and outside of it.
+        F - 1 is negative binomial of size shape_c + 1 and mean (N - n) q_c (shape_c + 1) / (shape_c
+        + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell. The layer
+        multiplies the model's probability of a cell by the same factor in the sample and outside
+        it.
         """
         b = np.exp(log_b)
         q = b if log_q is None else np.exp(log_q)
@@ -309,7 +319,7 @@ class Tied(NamedTuple):
     ) -> np.ndarray:
         """Draw the probabilities (D, U) of cells that have one record of the sample.
 
-        For an unsampled record, `q` being the model's where that is not `b`.
+        The probabilities are for an unsampled record; `q` is the model's if it differs from `b`.
         """
         shape = self.shape_of(b)
         q = b if q is None else q

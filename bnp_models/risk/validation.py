@@ -1,7 +1,8 @@
-"""Validation within the sample: a part of it is fitted, the whole is that part's population.
+"""Validation within the sample: a part is fitted, and the whole sample is its population.
 
-The number of uniques of the part that are unique in the whole sample is known, and so is the error
-of its estimate. This error is not a bound on the error for the population, which is larger.
+The number of uniques of the part that are unique in the whole sample is known, so that the error of
+its estimate is known too. This error is not a bound on the error for the population, which is
+larger.
 """
 
 import math
@@ -73,7 +74,7 @@ class Split(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """Whether the interval holds the truth."""
+        """Whether the interval contains the truth."""
         low, high = self.interval
         return low <= self.truth <= high
 
@@ -86,7 +87,7 @@ class Split(NamedTuple):
 @dataclass(frozen=True)
 @displayed
 class Validation:
-    """Splits of a sample, each fitted on its part.
+    """Results of fitting a model to random parts of a sample.
 
     Examples
     --------
@@ -103,12 +104,12 @@ class Validation:
 
     @property
     def ratio(self) -> float:
-        """Estimates over truths, all splits together; nan where no unique stays one."""
+        """Sum of the estimates divided by the sum of the truths; nan if all truths are zero."""
         truth = sum(split.truth for split in self.splits)
         return sum(split.mean for split in self.splits) / truth if truth else math.nan
 
     def warnings(self) -> list[str]:
-        """Sentence where the intervals of most splits miss the truth, with the direction."""
+        """Sentence if the intervals of most parts miss the truth, with the direction."""
         missed = [split for split in self.splits if not split.covered]
         if 2 * len(missed) <= len(self.splits):
             return []
@@ -131,7 +132,7 @@ class Validation:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         rows = [split.document() for split in self.splits]
         title = (
             f"Validation: {counted(len(rows), 'split')}, {self.fraction:.0%} of the sample fitted"
@@ -149,7 +150,7 @@ def validate_within(
     fraction: float = FRACTION,
     **options: Any,
 ) -> Validation:
-    """Fit a model to random parts of a sample, and compare it with the whole as their population.
+    """Fit a model to random parts of a sample, and compare the results with the whole sample.
 
     Parameters
     ----------
@@ -158,11 +159,11 @@ def validate_within(
     key
         Used once.
     num_splits
-        Number of random parts; each takes chains of its own.
+        Number of random parts; each needs chains of its own.
     fraction
         Share of the records in each part.
     options
-        Of `sample`: num_chains, num_warmup, num_samples, thin and so on.
+        Options of `sample`: num_chains, num_warmup, num_samples, thin and so on.
 
     Returns
     -------
@@ -171,8 +172,8 @@ def validate_within(
     Raises
     ------
     ValueError
-        If the fraction is not between 0 and 1, or leaves a part of fewer than two records, or the
-        records have design weights: parts are simple random samples of them.
+        If the fraction is not between 0 and 1, if a part would have fewer than two records, or if
+        the records have design weights (the parts are simple random samples).
 
     Examples
     --------

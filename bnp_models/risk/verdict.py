@@ -97,7 +97,7 @@ def judge(
     r1
         Probabilities of the sample uniques to be unique in the population.
     limits
-        One at least.
+        At least one limit.
     usable, why
         Whether tau_1 can be used, and a sentence that says why not.
 
@@ -126,7 +126,7 @@ def judge(
 
 
 def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]:
-    """Answer by the limit of tau_1, and the figures in words."""
+    """Answer by the limit for tau_1, and the figures in words."""
     mean, upper = tau1["mean"], tau1["q975"]
     figures = (
         f"{mean:,.1f} expected population uniques against your limit of {limit:g} (95% interval "

@@ -15,10 +15,11 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.margins import joint_codes, rake_once
 
 MODEL_SHARE = 0.2
-"""Share of the model's own margin in a margin that weights are calibrated to; the rest is the
-sample's. A pair of levels that no record of the sample has keeps so much of its probability."""
+"""Weight of the model's margin when cells are calibrated; the sample's margin has the rest.
 
-# Rounds of calibration at most, and the largest mean difference from the margins that ends them.
+A pair of levels that no record of the sample has keeps this share of its probability."""
+
+# Largest number of rounds of calibration; mean difference from the margins at which they end.
 _MOST_ROUNDS, _CLOSE = 50, 1e-4
 
 
@@ -42,7 +43,7 @@ def calibrate(
     share : float
         As `MODEL_SHARE`, between 0 and 1.
     observed : (D,) array, optional
-        Share of each cell of the sample. Default: that of its records.
+        Share of each cell of the sample. Default: the share of its records.
 
     Returns
     -------
@@ -51,10 +52,11 @@ def calibrate(
 
     Notes
     -----
-    Raking (iterative proportional fitting): of all weights with these two-way margins, and so these
-    one-way margins, those that are nearest to the old ones in relative entropy (Deming & Stephan
-    1940, doi:10.1214/aoms/1177731829; Deville & Sarndal 1992, doi:10.1080/01621459.1992.10475217).
-    Interactions of three variables and more are the model's.
+    The method is raking (iterative proportional fitting). Among all weights with these two-way
+    margins, and therefore these one-way margins, it finds those that are nearest to the old weights
+    in relative entropy (Deming & Stephan 1940, doi:10.1214/aoms/1177731829; Deville & Sarndal 1992,
+    doi:10.1080/01621459.1992.10475217). Interactions of three and more variables stay those of the
+    model.
     """
     num_levels = sample.schema.num_levels
     weight = weight / weight.sum()
@@ -62,7 +64,7 @@ def calibrate(
     pairs = list(combinations(range(codes.shape[1]), min(2, codes.shape[1])))
 
     def places(codes):
-        """Place of each cell in the table of each pair: one at a time, since they are large."""
+        """Index of each cell in the table of each pair; one pair at a time, to save memory."""
         for pair in pairs:
             yield joint_codes([codes[:, j] for j in pair], [num_levels[j] for j in pair])
 
@@ -82,7 +84,7 @@ def calibrate(
 def balanced_sample(
     rng: np.random.Generator, codes: np.ndarray, weight: np.ndarray, number: int
 ) -> np.ndarray:
-    """Draw how many records each cell has, nearly as many as it is expected to have.
+    """Draw the number of records of each cell, so that it is close to its expected value.
 
     Parameters
     ----------
@@ -102,11 +104,12 @@ def balanced_sample(
 
     Notes
     -----
-    The cells in lexicographic order, of their variables and of each one's levels in random order,
-    are cut into as many strata of equal weight as there are records, and each stratum gives one
-    (stratified sampling, Cochran 1977, ISBN 0-471-16240-X, chapter 5). Systematic sampling, which
-    rounds the count of each cell, is nearer still to the weights, and finds more of the sample's
-    unique combinations again (experiments/synthesis/peers).
+    The variables, and the levels of each, are put into random order, and the cells are sorted
+    lexicographically. They are then cut into as many strata of equal weight as there are records,
+    and one record is drawn from each stratum (stratified sampling, Cochran 1977, ISBN
+    0-471-16240-X, chapter 5). Systematic sampling, which rounds the count of each cell, would be
+    closer to the weights, but repeats more of the sample's unique combinations
+    (experiments/synthesis/peers).
     """
     variables = rng.permutation(codes.shape[1])
     keys = [rng.permutation(codes[:, j].max() + 1)[codes[:, j]] for j in variables]

@@ -13,12 +13,12 @@ from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.models.model import MakesHouseholds
 from bnp_models.models.nested.prepare import missing_values
 
-# Households simulated at once at most, and those of one size without a possible one among them
-# after which nothing is hoped for.
+# Largest number of households that are simulated at once. If this many households of one size were
+# simulated and none was possible, an error is raised.
 _HOUSEHOLDS_AT_ONCE, _MAX_TRIED = 2**15, 1e8
 
 SYNTHESIS, IMPUTATION = 0x53594E, 0x494D50
-"""Numbers that are folded into the key that a run set aside, one a purpose."""
+"""Numbers that are folded into the key that a run set aside, one for each purpose."""
 
 
 def synthesize_households(
@@ -55,7 +55,7 @@ def simulate_households(run: Run, number: int, key: jax.Array) -> Iterator[House
 
 
 def _draw_households(model, key, draw, data, lanes):
-    """Household codes, members of each, and member codes: possible ones, until all are there."""
+    """Draw possible households until there are enough: household codes, sizes, member codes."""
     sizes, wanted = (np.array(x) for x in zip(*data.blocks, strict=True))
     tried, possible = np.zeros(len(wanted)), np.zeros_like(wanted)
     households = [[] for _ in wanted]
@@ -79,7 +79,7 @@ def _draw_households(model, key, draw, data, lanes):
 
 
 def _check_hope(sizes, tried, possible):
-    """Raise RuntimeError where too many households of a size were tried without a possible one."""
+    """Raise RuntimeError if many households of a size were simulated and none was possible."""
     hopeless = (possible == 0) & (tried > _MAX_TRIED)
     if hopeless.any():
         raise RuntimeError(
@@ -97,7 +97,7 @@ def _household(new, lane, num_members):
 
 
 def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
-    """Complete the sample with the missing values that were kept of as many draws.
+    """Complete the sample with the missing values that were kept with the draws, one file for each.
 
     Arguments as for `impute`.
     """
@@ -105,7 +105,7 @@ def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
 
 
 def complete_households(run: Run, number: int) -> Iterator[Households]:
-    """Complete the sample with the missing values that were kept, for some draws."""
+    """Yield the sample, completed with the missing values that were kept with some draws."""
     table = run.table
     data = run.model.prepare(table, run.conditions)
     order, of_member = table.order_by_size
@@ -124,7 +124,7 @@ def complete_households(run: Run, number: int) -> Iterator[Households]:
 
 
 def _checked_households(run: Run, made: Households) -> pd.DataFrame:
-    """Frame of households, all of which are possible."""
+    """Make a frame of households, after checking that all are possible."""
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(
             f"{int((~possible).sum())} of {made.n} households made are impossible; please report "
@@ -135,6 +135,6 @@ def _checked_households(run: Run, made: Households) -> pd.DataFrame:
 
 @partial(jax.jit, static_argnames="lanes")
 def _simulate_households(model, key, draw, data, left, lanes):
-    """Households of the sizes that are left, and whether each is possible."""
+    """Simulate households of the remaining sizes, and check whether each is possible."""
     with jax.named_scope("simulate_households"):
         return model.simulate_households(key, draw, data, left, lanes)

@@ -1,4 +1,4 @@
-"""Posterior margins: the probability of every level, draw by draw."""
+"""Posterior margins: the probability of every level under each draw."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -40,18 +40,18 @@ class Margins:
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
-    """Interval between the draws that were used, among those of the run whose arrays were kept."""
+    """Interval between the draws that were used, among the draws whose arrays were kept."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
-        """Quantities of the run that convergence is judged by, and the worst margins."""
+        """Quantities of the run by which convergence is judged, and the worst margins."""
         return monitored(run) | worst_margins(self)
 
     def warnings(self) -> list[str]:
-        """Sentences about the evaluation itself: none, it is exact."""
+        """Sentences about the evaluation itself; there are none because it is exact."""
         return []
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         chains, draws, number = self.draws.shape
         means = zip(self.names, self.draws.mean(axis=(0, 1)), strict=True)
         frame = pd.DataFrame(means, columns=["margin", "mean"])
@@ -69,7 +69,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     run
         Chains of a model that knows the margins, which kept its ``parameters``.
     max_draws
-        At most so many draws of each chain are evaluated.
+        Largest number of draws of each chain that are evaluated.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
 
 
 def _rare_levels(table: Records) -> set[tuple[str, Label]]:
-    """Variable and label of levels that are not shown where single records are not."""
+    """Variable and label of levels that pages without single records do not show."""
     return {
         (name, label)
         for name, labels in zip(table.schema.variables, table.schema.levels, strict=True)
@@ -143,10 +143,10 @@ def _names(variables, levels, rare):
 
 
 def _names_of_households(schema, data, rare):
-    """The same for households and their members; None where there is none.
+    """Name of each margin of households and their members; None for a margin that is not used.
 
-    Synthetic households have the sizes of the sample's, and levels relative to a head's are not
-    those of a variable.
+    Not used are the household sizes, which are those of the sample, and levels that are coded
+    relative to the head, which are not levels of a variable.
     """
     household = _names(schema.household_variables, schema.household_levels, rare)
     member = _names(schema.member_variables, schema.member_levels, rare)
@@ -170,18 +170,18 @@ def _levels(model, draws, data, feasible, num_levels):
 
 
 NUM_MARGINS = 3
-"""Margins reported of all that a model has."""
+"""Number of margins that are reported."""
 
 
 def worst_margins(margins: Margins, number: int = NUM_MARGINS) -> dict[str, np.ndarray]:
-    """Choose the margins with the largest split R-hat, each (chains, draws); none is constant.
+    """Choose the margins with the largest split R-hat, each (chains, draws), without constant ones.
 
     Parameters
     ----------
     margins
         All margins.
     number
-        Margins to choose.
+        Number of margins to choose.
     """
     varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > 0)
     half = margins.draws.shape[1] // 2

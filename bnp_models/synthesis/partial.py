@@ -1,4 +1,4 @@
-"""Partially synthetic data: some columns of every record are kept, the others drawn given them."""
+"""Partially synthetic data: some columns are kept, and the others are drawn given them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +7,14 @@ import numpy as np
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import choose_variables
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.models.model import Completes, Model, Table
-from bnp_models.synthesis.completing import complete_sample
 
 
 def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> None:
     """Raise ValueError unless these columns can be kept while the others are drawn."""
-    if not isinstance(model, Completes) or not model.takes_missing:
+    if not isinstance(model, Completes) or not model.missing_under_conditions:
         raise ValueError(f"the {model.name} model does not draw some columns given others")
     if type(table) is not Microdata:
         raise ValueError("columns are kept of single records without design weights only")
@@ -35,7 +35,7 @@ def draw_others(
     Yields
     ------
     codes : (n, J) int array
-        Of each data set, from a draw of its own.
+        Codes of each data set; each uses its own draw of the parameters.
 
     References
     ----------

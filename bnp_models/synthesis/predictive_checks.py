@@ -1,13 +1,13 @@
-"""Posterior predictive checks: replicates of the sample against the sample.
+"""Posterior predictive checks: comparison of the sample with simulated replicates.
 
 A model that spreads records over too many cells expects more sample uniques than there are, and
-then too many of them to be unique in the population. Replicates of the sample, simulated from its
-posterior, show it without any knowledge of the population.
+then it also expects too many of them to be unique in the population. Replicates of the sample that
+are simulated from the posterior show this without any knowledge of the population.
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,24 +24,25 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import sample_law
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, label_type
 from bnp_models.models.model import Completes
 from bnp_models.models.options import typed_key
-from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import simulate_samples
 from bnp_models.zeros.boxes import Boxes
 
 MAX_Z = 2.5
-"""Standard deviations from what the model expects above which a warning says so."""
+"""Difference from the model's expectation, in standard deviations, above which a warning is given.
+"""
 
 NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
-"""Replicates at the most: of a sample of records, and of households, which take longer."""
+"""Largest number of replicates of a sample of records, and of households, which take longer."""
 
 MAX_RECORDS, FEWEST_REPLICATES = 200_000_000, 8
-"""Records of all replicates together, unless that makes fewer than so many replicates."""
+"""Limit for the records of all replicates together; least number of replicates in any case."""
 
 CELL_SIZES = (1, 2, 3)
 
@@ -51,7 +52,7 @@ _CHECKS = 0x435843
 
 
 class CheckEntry(Document):
-    """Figure of the sample, and of its replicates."""
+    """One figure of the sample and of its replicates."""
 
     observed: float
     """In the sample."""
@@ -98,7 +99,7 @@ class ChecksEntry(Document):
 
 
 class Check(NamedTuple):
-    """A figure of the sample beside those of its replicates."""
+    """One figure of the sample and of its replicates."""
 
     observed: float
     """Figure of the sample."""
@@ -117,7 +118,7 @@ class Check(NamedTuple):
 
     @property
     def z(self) -> float:
-        """(observed - predicted) / sd; 0 where all are the same."""
+        """(observed - predicted) / sd; 0 if all are the same."""
         difference = self.observed - self.predicted
         return difference / max(self.sd, 1e-9) if difference else 0.0
 
@@ -129,7 +130,7 @@ class Check(NamedTuple):
 @dataclass(frozen=True, eq=False)
 @displayed
 class PredictiveChecks:
-    """Replicates of a sample against it.
+    """Comparison of a sample with its replicates.
 
     Examples
     --------
@@ -157,8 +158,9 @@ class PredictiveChecks:
     def warnings(self) -> list[str]:
         """Sentences on a misfit and the direction of its error; none if the model fits.
 
-        For a figure of cells the direction is that of its error: an estimate of the number of
-        population uniques is too high where the model expects too many sample uniques.
+        For the number of cells with one record, the sentence gives the direction of the error: if
+        the model expects too many sample uniques, the estimated number of population uniques is too
+        high.
         """
         uniques = self.cells[1]
         if abs(uniques.z) <= MAX_Z:
@@ -191,7 +193,7 @@ class PredictiveChecks:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         names = {f"cells of {size}": check for size, check in self.cells.items()}
         worst = itertools.islice(self.pairs.items(), 2)
         names |= {" x ".join(pair): check for pair, check in worst}
@@ -247,7 +249,7 @@ def predictive_checks(
     observed = _completed(chains, key, num_chains * number) if incomplete else [table.tabulated]
 
     def check(of_observed: ArrayLike, of_samples: ArrayLike) -> Check:
-        """Check of a figure, given it of each."""
+        """Make the check of a figure from its values in the sample and in the replicates."""
         replicated = np.asarray(of_samples, float).reshape(num_chains, number)
         return Check(float(np.asarray(of_observed, float).mean()), replicated)
 
@@ -257,12 +259,10 @@ def predictive_checks(
         for size in CELL_SIZES
     }
     pairs = {}
-    for j, k in itertools.combinations(range(len(names)), 2):
-        tables = [
-            np.array([_two_way(one, num_levels, j, k) for one in x]) for x in (observed, samples)
-        ]
+    two_way = (_two_way_tables(x, num_levels) for x in (observed, samples))
+    for pair, *tables in zip(itertools.combinations(names, 2), *two_way, strict=True):
         expected = tables[1].mean(axis=0)
-        pairs[names[j], names[k]] = check(*(_distance(part, expected) for part in tables))
+        pairs[pair] = check(*(_distance(part, expected) for part in tables))
     boxes, levels = {}, {}
     if not households and run.conditions is not None:
         first = first_rows(num_levels)
@@ -293,7 +293,7 @@ def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[
 
 
 def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
-    """Replicates of each chain."""
+    """Number of replicates of each chain."""
     settings = run.settings
     kept = settings.num_arrays
     if settings.num_chains * kept < 2:
@@ -305,7 +305,7 @@ def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
 
 
 def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
-    """Cells of the sample as the draws complete it."""
+    """Cells of the sample as completed by each draw."""
     if isinstance(run.table, Households):
         return [made.persons.tabulated for made in complete_households(run, number)]
     if isinstance(run.model, Completes):
@@ -318,13 +318,25 @@ def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
     raise ValueError(f"the {run.model.name} model does not complete records")
 
 
-def _two_way(table: ContingencyTable, num_levels, j: int, k: int) -> np.ndarray:
-    """Counts of the joint levels of two variables."""
-    sizes = num_levels[j], num_levels[k]
-    joint = joint_codes([table.codes[:, j], table.codes[:, k]], sizes)
-    return np.bincount(joint, table.counts, math.prod(sizes))
+def _two_way_tables(
+    samples: Sequence[ContingencyTable], num_levels: Sequence[int]
+) -> Iterator[np.ndarray]:
+    """Counts (samples, levels) of the joint levels of each pair of variables, in each sample.
+
+    The pairs of many variables are many: all samples are counted at once.
+    """
+    smallest = label_type(max(num_levels))
+    codes = np.concatenate([one.codes.T.astype(smallest) for one in samples], axis=1)
+    counts = np.concatenate([one.counts for one in samples]).astype(float)
+    sample = np.repeat(np.arange(len(samples)), [len(one.counts) for one in samples])
+    for j, size in enumerate(num_levels):
+        first = joint_codes([sample, codes[j]], (len(samples), size))
+        for k in range(j + 1, len(num_levels)):
+            sizes = len(samples) * size, num_levels[k]
+            joint = joint_codes([first, codes[k]], sizes)
+            yield np.bincount(joint, counts, math.prod(sizes)).reshape(len(samples), -1)
 
 
 def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Pearson's distance of each table from the expected one, half a record in empty cells."""
+    """Pearson's distance of each table from the expected one; empty cells count half a record."""
     return np.sum((tables - expected) ** 2 / np.maximum(expected, 0.5), axis=1)

@@ -1,6 +1,6 @@
 """Synthetic and completed data sets from the draws of a run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -11,7 +11,9 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Label
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
+from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.memory import check_kept
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
@@ -19,7 +21,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
-from bnp_models.synthesis.completing import complete_sample
+from bnp_models.synthesis.given import check_given, sets_given, values_by_variable
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
@@ -29,17 +31,17 @@ from bnp_models.synthesis.households import (
 )
 from bnp_models.synthesis.partial import check_keep, draw_others
 
-# Records simulated at once at most, and entries of the arrays of boxes by records.
+# Largest number of records that are simulated at once, and of entries of arrays (boxes, records).
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
 
-# Records whose labels tell how much memory those of a file take.
+# Number of records from which the memory for the labels of a file is estimated.
 _OF_FILE = 1000
 
 METHODS = ("predictive", "balanced", "calibrated")
-"""How records are made from the draws."""
+"""Methods of making records from the draws."""
 
-# Of the pool that balanced files are taken from: records for each one of a file, the least and the
-# most of them, and draws that they are simulated from.
+# Pool from which balanced files are drawn: records for each record of a file, smallest and largest
+# number of records, and number of draws from which they are simulated.
 _POOLED, _LEAST_POOLED, _MOST_POOLED, _POOLED_DRAWS = 20, 100_000, 20_000_000, 50
 
 
@@ -51,8 +53,9 @@ def synthesize(
     key: jax.Array | None = None,
     method: str = "predictive",
     keep: Sequence[str] = (),
+    given: Mapping[str, Label | Sequence[Label]] | None = None,
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
-    """Draw synthetic data sets: completely synthetic, unless columns are kept.
+    """Draw synthetic data sets. They are completely synthetic, unless columns are kept.
 
     Parameters
     ----------
@@ -79,6 +82,11 @@ def synthesize(
         Columns that are copied in every record, while the others are drawn given them (partially
         synthetic data). Only latent class models of single records can do this. The order of the
         records is unchanged.
+    given
+        Values that all records have, by variable: one, or several of which each record has one. The
+        other values are drawn from their exact distribution given these, under structural zeros
+        too. Latent class models draw them directly; mixed membership models draw records until
+        enough have the values. Not for households, nor with `keep` or another `method`.
 
     Returns
     -------
@@ -90,7 +98,8 @@ def synthesize(
     ------
     ValueError
         If there are fewer draws than data sets, `run` kept no parameters, the model does not
-        simulate records, or `method` is not for this sample.
+        simulate records, `method` is not for this sample, or records cannot have the `given`
+        values.
     RuntimeError
         If a record is impossible, which would be a defect.
 
@@ -104,6 +113,8 @@ def synthesize(
     >>> files = bnp.synthesize(run, 2)
     >>> files[0].shape
     (62, 3)
+    >>> bnp.synthesize(run, 1, 30, given={"sex": "Male"})[0]["sex"].unique().tolist()
+    ['Male']
     """
     check_kind(Run, "synthesize(run, num_datasets)", run=run)
     if key is not None:
@@ -112,9 +123,17 @@ def synthesize(
     observed = cell_shares(run.table)
     run = population_law(run)
     if isinstance(run.table, Households):
+        if given:
+            raise ValueError("given: households are not drawn given values of their persons")
         return synthesize_households(run, num_datasets, num_rows, key)
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
+    wanted = values_by_variable(given)
+    if wanted:
+        if keep:
+            raise ValueError("given: columns are kept, whose values are those of the sample")
+        rows = run.table.n if num_rows is None else num_rows
+        check_given(wanted, run.model, run.table, run.conditions, method, rows)
     if keep:
         check_keep(keep, run.model, run.table, method)
         if num_rows not in (None, run.table.n):
@@ -130,7 +149,7 @@ def synthesize(
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
     if method != "predictive":
         return _balanced(run, num_datasets, num_rows, key, method == "calibrated", observed)
-    simulated = _simulate_records(run, num_datasets, num_rows, key)
+    simulated = _simulate_records(run, num_datasets, num_rows, key, sets_given(run, wanted))
     if isinstance(run.table, ContingencyTable):
         return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
     return [_checked_frame(run, np.concatenate(list(batches))) for batches in simulated]
@@ -149,7 +168,7 @@ def check_method(method: str, table: Table) -> None:
 
 
 def check_files(table: Table, num_datasets: int, num_rows: int) -> None:
-    """Raise `NotEnoughMemory` where data sets like this sample do not fit into memory together."""
+    """Raise `NotEnoughMemory` if data sets like this sample do not fit into memory together."""
     if not isinstance(table, Microdata):
         return
     some = labels_of(table.schema, table.codes[:_OF_FILE])
@@ -168,14 +187,15 @@ def _balanced(
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
     """Balanced samples of one pool of records simulated from many draws.
 
-    They are calibrated to `observed`, the shares of the sample's cells; None: of its records.
+    They are calibrated to `observed`, the shares of the sample's cells; by default the shares of
+    its records.
     """
     key_pool, key_files = Keys(key)
     num_draws = min(_POOLED_DRAWS, run.settings.num_chains * run.settings.num_arrays)
     pooled = max(_POOLED * num_rows, _LEAST_POOLED)
     pooled = min(pooled, max(_MOST_POOLED, num_rows))
     each = -(-pooled // num_draws)
-    simulated = _simulate_records(run, num_draws, each, key_pool)
+    simulated = _simulate_records(run, num_draws, each, key_pool, run.feasible_sets)
     pool = _tabulated(run, (codes for batches in simulated for codes in batches))
     weight = pool.counts / pool.n
     if calibrated:
@@ -202,13 +222,14 @@ def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[Continge
     Yields
     ------
     table
-        Cells of as many records, or persons in households of the same sizes.
+        Cells of a simulated sample with the same number of records, or with households of the same
+        sizes.
     """
     if isinstance(run.table, Households):
         return (made.persons.tabulated for made in simulate_households(run, number, key))
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
-    simulated = _simulate_records(run, number, run.table.n, key)
+    simulated = _simulate_records(run, number, run.table.n, key, run.feasible_sets)
     return (_tabulated(run, batches) for batches in simulated)
 
 
@@ -226,10 +247,12 @@ def _tabulated(run: Run, batches: Iterable[np.ndarray]) -> ContingencyTable:
 
 
 def _simulate_records(
-    run: Run, number: int, num_rows: int, key: jax.Array
+    run: Run, number: int, num_rows: int, key: jax.Array, feasible: np.ndarray | None
 ) -> Iterator[Iterator[np.ndarray]]:
-    """Level codes (b, J) of `num_rows` records in batches, for each of some draws."""
-    feasible = run.feasible_sets
+    """Level codes (b, J) of `num_rows` records in batches, for each of some draws.
+
+    They are in the boxes `feasible` (B, R), or in any cell.
+    """
     num_boxes = 1 if feasible is None else len(feasible)
     batch = _ENTRIES_AT_ONCE // (num_boxes + run.capacity)
     batch = min(num_rows, max(256, min(batch, _RECORDS_AT_ONCE)))
@@ -251,7 +274,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     Parameters
     ----------
     run
-        Chains of a model that takes missing values, which kept its ``parameters``.
+        Chains of a model that accepts missing values; they must have kept its ``parameters``.
     num_datasets
         M, the number of completed files. Each uses its own draw of the parameters; these draws are
         far apart in the chains.
@@ -268,8 +291,8 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     Raises
     ------
     ValueError
-        If nothing is missing, the model takes no missing values, there are fewer draws than data
-        sets, or `run` kept no parameters.
+        If no value is missing, the model does not accept missing values, there are fewer draws than
+        data sets, or `run` kept no parameters.
     RuntimeError
         If a record is impossible or an observed value changed, which would be a defect.
 
@@ -295,8 +318,11 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
         raise ValueError("no value is missing: there is nothing to impute")
     if isinstance(table, Households) and model.takes_missing:
         return impute_households(run, num_datasets)
-    if not isinstance(model, Completes) or not model.takes_missing:
-        raise ValueError(f"the {model.name} model does not draw missing values")
+    under = run.conditions is not None
+    takes = model.missing_under_conditions if under else model.takes_missing
+    if not isinstance(model, Completes) or not takes:
+        zeros = " under structural zeros" * under
+        raise ValueError(f"the {model.name} model does not draw missing values{zeros}")
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
     data = model.prepare(table, run.conditions)
     observed = table.codes >= 0
@@ -310,13 +336,13 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
 
 
 def _checked_frame(run, codes):
-    """Frame of records, all of which are possible."""
+    """Make a frame of records, after checking that all are possible."""
     _require_possible(run, codes)
     return labels_of(run.table.schema, codes)
 
 
 def _checked_table(run, table):
-    """Contingency table of records, all of which are possible."""
+    """Return a contingency table, after checking that all its records are possible."""
     _require_possible(run, table.codes)
     return table
 

@@ -141,7 +141,7 @@ class Coding:
         return present * (1 - absent) + level * absent
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {str(i + 1): sentence for i, sentence in enumerate(self.sentences[:10])}
         return Shown(f"Coding: {counted(len(self.absent), 'item')} absent where settled", lines)
 

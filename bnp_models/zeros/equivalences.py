@@ -80,7 +80,7 @@ class Equivalence:
         return f"these numbers always add up to {self.total}: {'; '.join(parts)}"
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         return Shown(f"Equivalence: {self}")
 
 

@@ -450,7 +450,7 @@ class StructuralZeros:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         feasible, cells = self.num_feasible_cells, self.schema.num_cells
         lines = {
             "variables": len(self.schema.variables),

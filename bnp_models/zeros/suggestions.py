@@ -277,7 +277,7 @@ def _as_frame(schema: Schema, rows) -> pd.DataFrame:
     columns: dict[str, list] = {schema.variables[j]: [] for j in used}
     for _, fixed in rows:
         for j in used:
-            text = _said(fixed[j], schema.levels[j]) if j in fixed else ""
+            text = levels_said(fixed[j], schema.levels[j]) if j in fixed else ""
             columns[schema.variables[j]].append(text)
     expected = np.array([count for count, _ in rows], float)
     columns[CONFIRM] = ["?"] * len(rows)
@@ -286,7 +286,7 @@ def _as_frame(schema: Schema, rows) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
+def levels_said(codes: Sequence[int], labels: Sequence[Label]) -> str:
     """The levels in the words of a condition: a range where they are one."""
     texts = [text_of(labels[code]) for code in codes]
     if len(codes) > 2 and are_ordered(labels):

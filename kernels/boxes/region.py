@@ -15,8 +15,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.kernels.numerics.platforms import by_platform
+from bnp_models.kernels.numerics.counting import first_rows, variables_by_size
+from bnp_models.kernels.numerics.platforms import by_platform, map_draws
 
 # On accelerators the default precision would round to bfloat16.
 _matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
@@ -158,10 +158,14 @@ def masses_of_sets(
         Number of levels of each variable.
     """
     level = jnp.exp(log_lambda)
-    rows = [slice(a, a + size) for a, size in zip(first_rows(num_levels), num_levels, strict=True)]
-    return jnp.stack(
-        [_matmul(sets[:, levels].astype(level.dtype), level[levels]) for levels in rows]
-    )
+    masses = jnp.zeros((len(num_levels), len(sets), level.shape[1]), level.dtype)
+
+    def of_variable(rows):
+        return _matmul(sets[:, rows].astype(level.dtype), level[rows])
+
+    for variables, rows in variables_by_size(num_levels):
+        masses = masses.at[variables].set(map_draws(of_variable, jnp.asarray(rows)))
+    return masses
 
 
 @jax.named_scope("through_variables")

@@ -1,4 +1,4 @@
-"""What moves under structural zeros read: atoms of G_0, their density, and the truncation's factor.
+"""Quantities for moves under structural zeros: atoms of G_0, density, factor of the truncation.
 
 Given the labels and tables of the sample, the posterior density of the level probabilities and of
 the weights is a product of Dirichlet densities (`DirichletDensity`) times P(F)^-n (`Truncation`).

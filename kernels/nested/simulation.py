@@ -37,7 +37,7 @@ class Simulated(NamedTuple):
 
 
 class DrawnVariables(NamedTuple):
-    """What is drawn of a household and its members."""
+    """Variables that are drawn for a household and its members."""
 
     household: Variables
     """Household variables; those that rules read are drawn."""

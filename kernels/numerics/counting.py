@@ -27,6 +27,19 @@ def variable_of_rows(num_levels: tuple[int, ...]) -> np.ndarray:
     return np.repeat(np.arange(len(num_levels)), num_levels)
 
 
+def variables_by_size(num_levels: tuple[int, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Variables of one number of levels together: their numbers (V,), and their rows (V, levels).
+
+    A program that loops over these grows with the numbers of levels, not with the variables.
+    """
+    sizes, first = np.array(num_levels), first_rows(num_levels)
+    return [
+        (variables, first[variables][:, None] + np.arange(size))
+        for size in np.unique(sizes)
+        for variables in [np.flatnonzero(sizes == size)]
+    ]
+
+
 def label_type(number: int) -> np.dtype:
     """Smallest type of integers that holds the labels 0 to `number` - 1: for states, not for sums.
 

@@ -25,6 +25,13 @@ def sample(tmp_path_factory):
     return folder / "sample.csv"
 
 
+MAKES = {
+    "calibrated": ("--for", "tables"),
+    "balanced": ("--method", "balanced"),
+    "predictive": ("--for", "inference"),
+}
+
+
 @pytest.mark.parametrize(
     ("model", "method"),
     [
@@ -36,9 +43,13 @@ def sample(tmp_path_factory):
 def test_values_within_bins(sample, tmp_path, capsys, model, method):
     out, binned = tmp_path / "out", ("--bins", "age=10", "income=8")
     assert main([
-        "synthesize", str(sample), "--model", model, "--method", method, *binned, *CHAINS,
+        "synthesize", str(sample), "--model", model, *MAKES[method], *binned, *CHAINS,
         "--datasets", "2", "--out", str(out),
     ]) == 0  # fmt: skip
+    said = capsys.readouterr().out
+    assert ("good for: tables" in said, "good for: estimates" in said) == (
+        method != "predictive", method == "predictive",
+    )  # fmt: skip
     original = pd.read_csv(sample, keep_default_na=False)
     files = [pd.read_csv(out / f"synthetic_{m}.csv", keep_default_na=False) for m in (1, 2)]
     assert not files[0].equals(files[1])
@@ -85,6 +96,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
+        (["synthesize", "--for", "tables", "--method", "balanced"], "--for: is not for files whose"),
         (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "'age' is also put into bins"),
         (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
         (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),

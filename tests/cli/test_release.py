@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import itertools
 import json
 import re
 
@@ -58,6 +59,22 @@ def test_the_page_answers_the_question(csv, tmp_path, capsys):
     assert main([*[word for word in call if word != "--strict"], "--resume"]) == 0
 
 
+def test_suda_scores_beside_the_risks(csv, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["risk", str(csv), *SHORT, "--suda", "2", "--out", str(out)]) == 0
+    records = pd.read_csv(out / "records.csv")
+    table = pd.read_csv(csv, dtype=str)[["age", "sex", "race"]]
+    expected = bnp.risk.suda(table, 2).frame().loc[records["row"], ["suda", "dis_suda"]]
+    assert list(records)[-4:] == ["r1", "r2", "suda", "dis_suda"]
+    assert expected["suda"].max() > 0
+    assert (records[["suda", "dis_suda"]].to_numpy() == expected.to_numpy()).all()
+    pd.read_csv(csv).rename(columns={"race": "suda"}).to_csv(tmp_path / "taken.csv", index=False)
+    capsys.readouterr()
+    assert main(["risk", str(tmp_path / "taken.csv"), "--variables", "age,suda", "--suda",
+                 "--population-size", "300", "--out", str(tmp_path / "no")]) == 2  # fmt: skip
+    assert "records.csv gets a column 'suda'" in one_line(capsys)
+
+
 def risk_of(out):
     return pd.read_csv(out / "records.csv")["r1"]
 
@@ -72,6 +89,39 @@ def test_protect_knows_columns_by_labels(csv, tmp_path):
     made = pd.read_csv(tmp_path / "out" / "protected.csv")
     dropped = {"age in years", "sex", "race"} - set(made)
     assert list(made) == [column for column in frame if column not in dropped]
+
+
+def test_protect_by_k_anonymity(csv, tmp_path, capsys):
+    frame = pd.read_csv(csv, dtype=str)
+    frame["region"] = ["north", "south"] * (len(frame) // 2)
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    out = tmp_path / "out"
+    call = ["protect", str(tmp_path / "sample.csv"), *SHORT, "--suppress", "0.2"]
+    assert main([*call, "--k", "3", "2=4", "--strata", "region", "--out", str(out)]) == 0
+    assert "release: yes; each combination of all key variables" in capsys.readouterr().out
+    changes, run = (json.loads((out / f"{x}.json").read_text()) for x in ("changes", "run"))
+    reached = [(x["k"], x["size"], x["after"]) for x in changes["anonymity"]]
+    assert reached == [(3, None, 0), (4, 2, 0)]
+    assert changes["anonymity"][0]["before"] > 0 and run["strata"] == "region"
+    assert "3 records for each combination of all key variables" in words_of(
+        (out / "report.html").read_text()
+    )
+    made = pd.read_csv(out / "protected.csv", dtype=str)
+    keys = [name for name in ("age", "sex", "race") if name in made]
+    for size, k in ((len(keys), 3), (2, 4)):
+        for chosen in map(list, itertools.combinations(keys, min(size, len(keys)))):
+            for _, own in made.iterrows():
+                like = (made[chosen] == own[chosen]) | made[chosen].isna() | own[chosen].isna()
+                assert (like.all(axis=1) & (made["region"] == own["region"])).sum() >= k
+    for words, problem in (
+        (["--k", "9=3"], "--k: there are 3 variables"), (["--strata", "region"], "--max-tau1"),
+        (["--k", "3", "--strata", "sex"], "the column of the strata is no key variable"),
+        (["--k", "1"], "not a number of records of at least 2"),
+        (["--max-tau1", "3", "--strata", "region"], "--strata: says where --k is asked for"),
+        (["--k", "age,no=3"], "no"),
+    ):  # fmt: skip
+        assert main([*call, *words, "--out", str(tmp_path / "no")]) == 2
+        assert problem in one_line(capsys) and not (tmp_path / "no").exists()
 
 
 def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):

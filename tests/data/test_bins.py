@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.data.label_numbers import OwnLevel
 
 
 def incomes(rng, n=2000):
@@ -88,6 +89,20 @@ def test_labels_and_missing_values():
     assert drawn[0] is None and drawn[1] == "unknown"
     with pytest.raises(bnp.MicrodataError, match="column 'x'.*is no number"):
         bins.code(["other"])
+
+
+def test_what_stays_beside_the_bins():
+    values = [*map(str, range(10, 90)), "90+", "under 10", "none", OwnLevel("9999")]
+    bins = bnp.data.Bins.choose("x", values, np.full(len(values), 5), 2)
+    assert bins.labels == ("under 10", "none", "9999", "10 to 49", "50 to 89", "90+")
+    assert bins.code(["90+", "89", "10", "none", "3"]).tolist() == [5, 4, 3, 1, 3]
+    drawn = bins.draw(np.random.default_rng(0), np.arange(6))
+    assert drawn[[0, 1, 2, 5]].tolist() == ["under 10", "none", "9999", "90+"]
+    for label, said in (
+        ("20-30", "'20-30' is not one number"), ("12,5", "cannot be read"), ("99 €", "a unit"),
+    ):  # fmt: skip
+        with pytest.raises(bnp.MicrodataError, match=said):
+            bnp.data.Bins.choose("x", ["1", "25", "60", label], np.full(4, 5), 2)
 
 
 def test_few_records_between_bins_join_the_one_that_is_no_single_value():

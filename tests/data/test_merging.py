@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models.data.bins import in_bins
-from bnp_models.data.merging import merge_in_steps, merge_levels
+from bnp_models.data.bins import bin_columns, in_bins
+from bnp_models.data.merging import merge_in_steps, merge_levels, own_levels
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 
@@ -132,8 +132,25 @@ def test_top_coding_of_ranges():
     for limit, said in ((82, "'80-84' has numbers below 82"), (90, r"'85\+' has numbers below")):
         with pytest.raises(MicrodataError, match=said):
             merge_levels(table, {"age": limit})
-    with pytest.raises(MicrodataError, match="'12 or 13' cannot be read"):
+    with pytest.raises(MicrodataError, match=r"'12 or 13' \(1 record\) cannot be read"):
         merge_levels(table_of(age=["12 or 13", "80"]), {"age": 80})
+
+
+@pytest.mark.parametrize("typed", [int, str])
+def test_levels_of_their_own_are_kept_apart_from_the_numbers(typed):
+    ages = [*range(20, 40), *[90] * 3, *[-9] * 2, *[9999] * 2]
+    table = table_of(age=list(map(typed, ages)), sex=["f", "m", "f"] * 9)
+    merged = own_levels(table, {"age": ["-9", "9999"]})
+    own = in_bins(table, merged)
+    assert own.schema.levels[0][-3:] == ("90", "-9", "9999") and own.schema.levels[1] == ("f", "m")
+    changed, again = merge_levels(own, {"age": 80}, rare=3)
+    assert changed.schema.levels[0][-4:] == ("36 to 39", "80+", "-9", "9999")
+    assert again["age"].groups()["80+"] == ["90"]
+    binned, bins = bin_columns(own, {"age": 2})
+    assert binned.schema.levels[0][:2] == ("-9", "9999") and len(bins["age"].labels) == 4
+    for levels, said in ({"age": ["98"]}, "has no value '98'"), ({"ages": ["9"]}, "unknown"):
+        with pytest.raises(MicrodataError, match=said):
+            own_levels(table, levels)
 
 
 def test_what_cannot_be_merged():

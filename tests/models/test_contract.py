@@ -63,7 +63,8 @@ def sample(model):
     """A tiny sample that the model takes, with missing values where it draws them."""
     if model.table_type is not Microdata:
         return tiny_households(HOUSEHOLDS), None
-    zeros = ZEROS if model.conditions_type is not None and model.takes_missing else None
+    takes_both = model.takes_missing and model.missing_under_conditions
+    zeros = ZEROS if model.conditions_type is not None and takes_both else None
     feasible = CELLS if zeros is None else CELLS[~zeros.contains(CELLS)]
     codes = feasible[np.random.default_rng(0).integers(0, len(feasible), 9)]
     if model.takes_missing:
@@ -126,7 +127,9 @@ def test_sweeps_are_lowered_for_accelerators(name, truncated):
     """Those of several chains, without a call of the host."""
     model = WHOLE[name]
     table, conditions = sample(model)
-    data = model.prepare(table, ZEROS if truncated else conditions)
+    if truncated:
+        table, conditions = Microdata(SCHEMA, CELLS[~ZEROS.contains(CELLS)]), ZEROS
+    data = model.prepare(table, conditions)
 
     def of_chain(key):
         key_init, key_sweep = jax.random.split(key)

@@ -1,11 +1,11 @@
 """Every model with every form of data that the command line offers: a sweep leaves the posterior.
 
-What is left out, and where it is tested: mixed membership takes no missing values; under structural
-zeros it has the uniform prior where every record has a concentration of its own, since next to
-nothing may be feasible under the other, and records are drawn until they are;
-boxes that cannot be listed, items that do not apply and a fixed number of components have exact
-answers of their own (`mixed_membership/test_hdp_variants_exact.py`), and so have relative ages and
-households of several sizes (`nested/test_ndpmpm_exact.py`).
+What is left out, and where it is tested: mixed membership takes no missing values under structural
+zeros; under these it has the uniform prior where every record has a concentration of its own, since
+next to nothing may be feasible under the other, and records are drawn until they are; boxes that
+cannot be listed, items that do not apply and a fixed number of components have exact answers of
+their own (`mixed_membership/test_hdp_variants_exact.py`), and so have relative ages and households
+of several sizes (`nested/test_ndpmpm_exact.py`).
 """
 
 import numpy as np
@@ -57,6 +57,8 @@ CASES = {
     "hdp, ordered": hdp("shared", MOVES, tree="ordered"),
     "hdp, groups": hdp("record", MOVES, tree="groups"),
     "hdp, common prior": hdp("hierarchical", MOVES, tree="ordered"),
+    "hdp, missing": hdp("shared", MOVES, missing=MISSING),
+    "hdp, common prior, missing": hdp("hierarchical", MOVES, missing=MISSING),
     "hdp, zeros": hdp("shared", MOVES, **ZEROS),
     "hdp, zeros, ordered": hdp("shared", MOVES, tree="ordered", **ZEROS),
     "hdp, zeros, groups": hdp("shared", MOVES | UNIFORM, tree="groups", **ZEROS),

@@ -11,6 +11,7 @@ import pytest
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
+from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.risk.protected_risks import ProtectedRisks
 from bnp_models.risk.protection import _file_risk, _next_step, protect
@@ -494,3 +495,45 @@ def test_protection_along_groups(run):
     assert towns[0].levels == ("a", "b", "c")
     asked = protect(grouped, POPULATION, max_tau1=30, max_suppressed=0.1, recode=["group:town=2"])
     assert {"n", "z"} == set(asked.frame()["town"].dropna())
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_tau1": 1.0}])
+def test_protect_until_three_share_each_key(run, limits):
+    found = bnp.protect(run, POPULATION, k=3, max_suppressed=0.3, **limits)
+    assert found.met and found.judge().word == "yes"
+    (reached,) = found.anonymity
+    assert reached.before > reached.after == 0
+    labels = found.frame()
+    coarser = found.coarsening.coarser(found.table).codes
+    gone = found.suppressed
+    for i, own in enumerate(coarser):
+        alike = ((coarser == own) | gone[i]).all(axis=1)
+        # In the file itself, where a suppressed value may stand for any.
+        in_file = ((coarser == own) | gone | gone[i]).all(axis=1)
+        assert in_file.sum() >= alike.sum() == found.after.sharing[i] >= 3
+    assert labels.isna().sum().sum() == gone.sum()
+    assert "each combination of all key variables must have 3 records" in found.judge().why
+
+
+def test_protect_by_suppression_alone_says_where_it_ends(run):
+    few = bnp.protect(run, POPULATION, k=5, max_suppressed=0.0, recode=["drop:town"])
+    assert few.met or few.anonymity[0].after > 0
+    hopeless = bnp.protect(run, POPULATION, k=1_000, max_suppressed=0.1)
+    assert not hopeless.met and hopeless.judge().release is False
+    assert hopeless.suppressed.any(axis=1).sum() <= 0.1 * hopeless.table.n
+    assert f"{hopeless.anonymity[0].after} of {hopeless.table.n} records miss that" in (
+        hopeless.judge().why
+    )
+
+
+def test_what_cannot_be_asked(run):
+    for target, problem in (
+        (1, "k must be at least 2"), ([Anonymity(3, size=9)], "none are in sets of 9"),
+        ([Anonymity(3, variables=("no",))], "no"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=problem):
+            bnp.protect(run, POPULATION, k=target)
+    with pytest.raises(ValueError, match="not one for each"):
+        bnp.protect(run, POPULATION, k=2, strata=pd.Series([1, 2]))
+    with pytest.raises(ValueError, match="give max_tau1, max_risk or k"):
+        bnp.protect(run, POPULATION)

@@ -51,7 +51,7 @@ class Posterior(NamedTuple):
     "options" in JSON."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         return Shown(f"Posterior: draws of {self.model}", {"arrays": shapes(self.parameters)})
 
 

@@ -54,7 +54,7 @@ class RhoEntry(Document):
 
 
 class AttackEntry(Document):
-    """What an intruder who knows all records but one can learn about that record."""
+    """Knowledge that an intruder who knows all records but one can gain about that record."""
 
     target: Annotated[str, Keywords(enum=["record", "person", "household"])]
     attacked: int
@@ -368,7 +368,7 @@ class AttackRisk:
         return sentences
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample": title_of(self.table),
             "files": self.num_files,

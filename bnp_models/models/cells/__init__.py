@@ -1,1 +1,1 @@
-"""Models of the cells of a weighted sample: the Polettini-Stander hierarchy and its kin."""
+"""Models of the cells of a weighted sample: the Polettini-Stander hierarchy and related models."""

@@ -1,13 +1,14 @@
-"""The Dirichlet-multinomial-multinomial model that Polettini & Stander look out to, by MCMC.
+"""The Dirichlet-multinomial model that Polettini & Stander suggest as an extension, by MCMC.
 
     pi ~ Dirichlet(alpha, .., alpha),   F | pi ~ Multinomial(N, pi)
     p_k ~ Beta(a phat_k, a (1 - phat_k)),   f_k | F_k, p_k ~ Binomial(F_k, p_k)
     log alpha ~ N(log 0.3, 1.5),   log a ~ N(log 80, 1.5)
 
-Given p, the seen and the unseen persons of all cells together are multinomial. Unlike Models I and
-II the counts add up to the population, so that cells are not independent, and alpha and a are
-sampled with them. pi and p are integrated out; F is updated by transfers between pairs of cells.
-phat of an empty cell is n over the sum of all weights.
+Given p, the counts of sampled and of unsampled persons in all cells are jointly multinomial. Unlike
+in Models I and II, the counts add up to the size of the population, so that cells are not
+independent; alpha and a are sampled with the counts. pi and p are integrated out, and F is updated
+by transfers of persons between pairs of cells. phat of an empty cell is n divided by the sum of all
+weights.
 """
 
 import math
@@ -46,7 +47,7 @@ class CountsState(NamedTuple):
 
 
 class CountsData(NamedTuple):
-    """Cells as the sampler reads them."""
+    """Cells in the form that the sampler uses."""
 
     f: Int[Array, " cells"]
     """Sample counts, of all K cells."""
@@ -76,10 +77,10 @@ class CountsRun:
     """Draws (chains, draws) of alpha, a, tau1 (the number of sample uniques that are unique in the
     population) and tau2 (the sum of 1 / F over sample uniques)."""
     accepted: float
-    """Share of the proposed transfers accepted."""
+    """Share of the proposed transfers that were accepted."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {name: spread(values) for name, values in self.draws.items()}
         title = f"CountsRun: {counted(len(self.risk), 'cell')}"
         return Shown(title, {**lines, "accepted": f"{self.accepted:.0%} of the transfers"})
@@ -139,7 +140,7 @@ def sample_population_counts(
 def initial_counts(
     key: Key[Array, ""], data: CountsData, population_size: int, weight: np.ndarray
 ) -> CountsState:
-    """Draw a start: non-empty cells hold a part of their weights, all cells share out the rest."""
+    """Draw initial counts: part of its weights for each non-empty cell, the rest over all cells."""
     f = np.asarray(data.f)
     share = float(jax.random.uniform(key, minval=0.5, maxval=1.0))
     total = np.zeros(len(f))
@@ -162,7 +163,7 @@ def _run_chain(
     num_samples: int,
     thin: int,
 ) -> tuple[Float[Array, " D"], Float[Array, " D"], dict[str, Array], Float[Array, ""]]:
-    """One chain: fields of `CountsRun`, of the first `num_seen` cells."""
+    """Run one chain; return fields of `CountsRun` for the first `num_seen` cells."""
     key_warmup, key_draws = Keys(key, 2)
 
     def sweep(t, state, key):
@@ -200,7 +201,7 @@ def _run_chain(
 def sweep_counts(
     key: Key[Array, ""], state: CountsState, data: CountsData
 ) -> tuple[CountsState, Float[Array, ""]]:
-    """Draw population counts, then alpha, then a; and give the share of transfers accepted."""
+    """Draw population counts, then alpha, then a; return also the share of accepted transfers."""
     key_counts, key_alpha, key_a = Keys(key, 3)
     F, accepted = update_counts(key_counts, state, data)
     alpha = update_alpha(key_alpha, state.alpha, F)
@@ -214,8 +215,8 @@ def update_counts(
 ) -> tuple[Int[Array, " cells"], Float[Array, ""]]:
     """Draw F given alpha and a, pi and p integrated out.
 
-    Cell by cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!),
-    that of Models I and II but for the total.
+    For each cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!).
+    It is that of Models I and II, except that the total is fixed.
     """
 
     def log_ratio(cell, count, change):
@@ -268,9 +269,9 @@ def _walk(
     sd: float,
     num_scales: int = 8,
 ) -> Float[Array, ""]:
-    """Metropolis' random walk of a positive number on the log scale, with steps of random scale.
+    """Metropolis random walk of a positive number on the log scale, with steps of random size.
 
-    The target is `log_target` times a log-normal prior about exp(centre).
+    The log target density is `log_target` plus that of a log-normal prior about exp(centre).
     """
     key_scale, key_step, key_accept = Keys(key, 3)
     scale = 2.0 ** -jax.random.randint(key_scale, (), 0, num_scales).astype(value.dtype)

@@ -20,15 +20,15 @@ from bnp_models.models.cells.polettini_stander import (
     log_likelihood_given,
 )
 
-# Beyond these a search has run to the edge of the parameter space.
+# Beyond these limits a search has reached the edge of the parameter space.
 _BOUNDS = {"alpha": (1e-4, 1e4), "a": (1e-3, 1e6), "b": (1e-3, 1e9), "gamma": (1e-4, 1 - 1e-4)}
 
-# A parameter whose logarithm (or logit) is less certain than this is not determined by the data.
+# The data do not determine a parameter whose logarithm (or logit) has a larger standard error.
 _MAX_LOG_SD = 2.0
 
 _MAX_STEPS = 200
 
-# Slope of the mean log-likelihood of a non-empty cell at which the search stops.
+# The search stops at this slope of the log-likelihood, averaged over non-empty cells.
 _SLOPE = 1e-8
 
 _LONGEST_STEP = 2.0
@@ -66,20 +66,20 @@ class EmpiricalBayes(NamedTuple):
     """Seconds of wall-clock time: "compile" and "search"."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {"model": repr(self.model), "log-likelihood": f"{self.log_likelihood:,.2f}"}
         errors = ", ".join(f"{name} {value:.3g}" for name, value in self.log_sd.items())
         return Shown("EmpiricalBayes", {**lines, "standard errors of logarithms": errors})
 
 
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
-    """Estimate the hyperparameters by the largest likelihood, by L-BFGS from those of `model`.
+    """Estimate the hyperparameters by maximum likelihood, by L-BFGS from those of `model`.
 
     Raises
     ------
     NoMaximumError
-        If the search runs to the edge of the parameter space, or ends where the likelihood is flat:
-        there is no estimate then.
+        If the search reaches the edge of the parameter space, or ends where the likelihood is flat.
+        There is no estimate then.
 
     Notes
     -----
@@ -140,7 +140,7 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
 
 
 def _search(value_and_grad, direct, state, start, low, high):
-    """Minimise by L-BFGS, until the slope is small, nothing is gained or an edge is reached.
+    """Minimise by L-BFGS until the slope is small, the loss falls no more, or an edge is reached.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _search(value_and_grad, direct, state, start, low, high):
     value, grad = value_and_grad(position)
     while steps < _MAX_STEPS and np.abs(grad).max() > _SLOPE:
         direction, state = direct(grad, state, position)
-        # Halved until the loss falls by a part of what the slope promises (Armijo's rule).
+        # The step is halved until the loss falls by a given part of the linear prediction (Armijo).
         size, promised = 1.0, float(jnp.vdot(direction, grad))
         size = min(size, _LONGEST_STEP / float(jnp.abs(direction).max()))
         while size > 1e-10:
@@ -200,7 +200,8 @@ def _bounded(name: str, value: jax.Array) -> jax.Array:
 def _require_inside(names, estimates, position, low, high, slope, hessian):
     """Raise `NoMaximumError` unless the search ended at a maximum inside the bounds.
 
-    `slope` and `hessian` are of minus the log-likelihood, in logarithms of the hyperparameters.
+    `slope` and `hessian` are those of minus the log-likelihood, as a function of the logarithms of
+    the hyperparameters.
     """
     slope = np.asarray(slope)
     shown = ", ".join(f"{name} {value:.3g}" for name, value in estimates.items())
@@ -224,7 +225,7 @@ def _require_inside(names, estimates, position, low, high, slope, hessian):
             f"empirical Bayes: no estimate, because the likelihood hardly changes with {flat} "
             f"(stopped at {shown}) and may have its maximum at the edge; {remedy}"
         )
-    # Newton's step would still raise the log-likelihood by half of this.
+    # A Newton step would still increase the log-likelihood by half of this.
     if float(slope @ np.linalg.solve(hessian, slope)) > _MAX_DECREMENT:
         raise NoMaximumError(
             f"empirical Bayes: the search ended before a maximum (at {shown}); {remedy}"

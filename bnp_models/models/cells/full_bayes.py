@@ -1,4 +1,4 @@
-"""Hyperparameters of the Polettini-Stander hierarchy sampled by NUTS, with NumPyro."""
+"""Samples of the hyperparameters of the Polettini-Stander hierarchy, by NumPyro's NUTS."""
 
 import math
 import time
@@ -49,7 +49,7 @@ class HyperparameterDraws:
     """Seconds of wall-clock time: "chains", for compilation, warm-up and draws."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         chains, draws = self.log_likelihood.shape
         lines = {name: spread(values) for name, values in self.values.items()}
         title = f"HyperparameterDraws: {counted(chains, 'chain')} of {counted(draws, 'draw')}"
@@ -78,13 +78,13 @@ def sample_hyperparameters(
     Parameters
     ----------
     model
-        The variant, and `empty_phat`; its hyperparameters are not used.
+        Model that gives the variant and `empty_phat`; its hyperparameters are not used.
     cells
         Cells with weights.
     key
         Used once.
     num_samples
-        Draws kept of each chain, one every `thin` steps.
+        Number of draws kept from each chain; every `thin`-th step is kept.
 
     Notes
     -----

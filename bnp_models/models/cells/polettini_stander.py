@@ -4,10 +4,11 @@
     I:  p_k ~ Beta(a, b)
     II: p_k ~ gamma Beta(a phat_k, a (1 - phat_k)) + (1 - gamma) delta_0
 
-where phat_k is f_k over the sum of the cell's weights.
+where phat_k is f_k divided by the sum of the cell's weights.
 
 The risk of a cell is E(1 / F_k | f_k). Hyperparameters are fixed (the paper's values by default),
-estimated (`fit_empirical_bayes`) or sampled (`sample_hyperparameters`). Everything is in float64.
+estimated (`fit_empirical_bayes`) or sampled (`sample_hyperparameters`). All computations are in
+float64.
 
 Polettini & Stander, Bayesian models for risk estimation in statistical disclosure limitation. The
 "a" in the last gamma function of its distribution 2 is a_k.
@@ -37,15 +38,16 @@ DEFAULTS = {
 
 LEVELS = (0.025, 0.5, 0.975)
 
-# A cell whose weights add up to its records has phat = 1, at which b is 0 and F is f.
+# A cell whose weights add up to its number of records has phat = 1; then b is 0 and F is f.
 LARGEST_PHAT = 1 - 1e-9
 
-# Nodes of the quadrature of a likelihood: errors of 1e-8, 4e-6 at the worst of a wide range.
+# Nodes of the quadrature of a likelihood. Its error is usually 1e-8; the largest in a wide range of
+# hyperparameters was 4e-6.
 NODES = 96
 
 
 class NoMaximumError(ValueError):
-    """The likelihood has its maximum at the edge of the parameter space, so none is returned.
+    """The likelihood has its maximum at the edge of the parameter space, so there is no estimate.
 
     Examples
     --------
@@ -66,17 +68,17 @@ class PolettiniStander(eqx.Module):
     a, b
         Model I: the sampling fractions are Beta(a, b).
     a, gamma
-        Model II: those of a share gamma of the cells are Beta(a phat, a (1 - phat)), those of the
-        others 0.
+        Model II: a share gamma of the cells has sampling fractions Beta(a phat, a (1 - phat)), and
+        the other cells have sampling fractions of 0.
     empty_phat
-        Model II: ((phat, share of the empty cells), ...), shares that add up to 1: the mixture over
-        which the likelihood of an empty cell is averaged, on the log scale, as in section 7.1.
-        Default: n over the sum of all weights.
+        Model II: ((phat, share of the empty cells), ...), with shares that add up to 1. The log
+        likelihood of an empty cell is averaged over this mixture, as in section 7.1. Default: one
+        phat, n divided by the sum of all weights.
 
     Raises
     ------
     ValueError
-        If a hyperparameter is out of range or not the variant's.
+        If a hyperparameter is out of range, or the variant does not have it.
 
     Examples
     --------
@@ -92,7 +94,7 @@ class PolettiniStander(eqx.Module):
     empty_phat: tuple[tuple[float, float], ...] | None = eqx.field(static=True)
 
     table_type: ClassVar[type] = Microdata
-    """Type of the data whose cells it takes."""
+    """Type of the data whose cells it models."""
     conditions_type: ClassVar[type | None] = None
     """Type of the structural zeros that it accepts: none."""
 
@@ -130,7 +132,7 @@ class PolettiniStander(eqx.Module):
 
     @property
     def name(self) -> str:
-        """Name of the variant, as the command line has it."""
+        """Name of the variant on the command line."""
         return f"polettini-stander-{self.variant}"
 
     @property
@@ -173,32 +175,32 @@ class PolettiniStander(eqx.Module):
             return float(log_likelihood_given(self.variant, self._values(), data))
 
     def _values(self) -> dict[str, jax.Array]:
-        """Hyperparameters by name, as arrays of the present precision."""
+        """Hyperparameters by name, as arrays of the current precision."""
         return {name: jnp.asarray(value) for name, value in self.hyperparameters.items()}
 
 
 class LikelihoodData(NamedTuple):
-    """Distinct cells, and how many there are of each: all that the likelihood depends on."""
+    """Distinct cells and their numbers, on which alone the likelihood depends."""
 
     f: jax.Array
     """Sample counts of the non-empty cells."""
     phat: jax.Array
     """Estimated sampling fractions of these; 0 in Model I, which does not use them."""
     number: jax.Array
-    """Cells with this f and phat."""
+    """Number of cells with this f and phat."""
     empty_phat: jax.Array
     """Sampling fractions over which the likelihood of an empty cell is averaged."""
     empty_number: jax.Array
-    """Empty cells by sampling fraction; not whole numbers, by their shares."""
+    """Number of empty cells for each of these fractions; shares make it a fraction of a cell."""
     size: jax.Array
-    """N / K: lambda is K alpha, so that N / lambda is this over alpha."""
+    """N / K. Since lambda is K alpha, N / lambda is this value divided by alpha."""
 
 
 def likelihood_data(model: PolettiniStander, cells: WeightedCells) -> LikelihoodData:
-    """Group the cells by what their likelihood depends on."""
+    """Group the cells that have the same likelihood."""
     f, phat, number, _ = cells.distinct
     if model.variant == 1:
-        # phat plays no part.
+        # phat is not used.
         f, pair = np.unique(f, return_inverse=True)
         number, phat = np.bincount(pair, number), np.zeros(len(f))
     empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
@@ -208,7 +210,7 @@ def likelihood_data(model: PolettiniStander, cells: WeightedCells) -> Likelihood
 
 
 def mean_cell_size(cells: WeightedCells) -> np.float64:
-    """Population records per cell, N / K."""
+    """Mean number of persons of the population in a cell, N / K."""
     return np.float64(cells.population_size / cells.num_cells)
 
 
@@ -224,7 +226,7 @@ def beta_parameters(
     values
         Hyperparameters by name.
     phat
-        Estimated sampling fractions; of Model I only their shape is used.
+        Estimated sampling fractions. Model I uses only the shape of this array.
     """
     if variant == 1:
         return jnp.broadcast_to(values["a"], phat.shape), jnp.broadcast_to(values["b"], phat.shape)
@@ -240,7 +242,7 @@ def _log_marginal(
     phat: jax.Array,
     size: jax.Array | np.float64,
 ) -> jax.Array:
-    """log P(f) of cells, `size` persons by cell: distribution 2 of the paper, or 3."""
+    """log P(f) of cells with a mean of `size` persons: distribution 2 or 3 of the paper."""
     a, b = beta_parameters(variant, values, phat)
     alpha = jnp.broadcast_to(values["alpha"], f.shape)
     log_x = jnp.log(size) - jnp.log(alpha)
@@ -248,7 +250,7 @@ def _log_marginal(
     if variant == 1:
         return log_p
     log_p = jnp.log(values["gamma"]) + log_p
-    # Kept from log 0 at gamma = 1, where it would be a minus infinity with a nan for a gradient.
+    # Avoids log 0 at gamma = 1, which would be minus infinity with a nan as its gradient.
     log_zero = jnp.log(jnp.maximum(1 - values["gamma"], 1e-300))
     return jnp.where(f == 0, jnp.logaddexp(log_p, log_zero), log_p)
 

@@ -14,13 +14,14 @@ from bnp_models.kernels.latent_classes.split_merge import (
     ClassParameters,
     split_or_merge_classes,
 )
-from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
+from bnp_models.kernels.numerics.counting import order_free_sum, variables_by_size
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import loggamma_from_one
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
@@ -34,16 +35,17 @@ from bnp_models.models.latent_classes.state import (
 def update_classes(
     key: Key[Array, ""], state: LatentClassState, data: LatentClassData
 ) -> tuple[LabelledRecords, Float[Array, ""]]:
-    """Draw every record's class, and with it its missing values: step (a) of the papers.
+    """Draw the class and the missing values of every record: step (a) of the papers.
 
-    Of a cell with a count, the counts of the classes are drawn: they are multinomial.
+    For a cell with a count, the numbers of its records in each class are drawn; they are
+    multinomial.
 
     Returns
     -------
     records
-        Records with their classes, missing values drawn.
+        Records with their classes and drawn missing values.
     log_likelihood
-        Of the observed values, at these parameters.
+        Log likelihood of the observed values at these parameters.
     """
     key_z, key_values, key_split = Keys(key, 3)
     log_weight = _log_weight(state, data.one_hot)
@@ -61,7 +63,7 @@ def update_classes(
     )
 
     def log_probability(log_total, number):
-        """Log probability of so many records of each cell."""
+        """Log probability of this number of records of each cell."""
         log_p = number * jnp.minimum(log_total - log_feasible, 0)
         return -order_free_sum(jnp.where(number > 0, -log_p, 0))
 
@@ -84,14 +86,14 @@ def _log_weight(state: LatentClassState, one_hot):
 def log_completions(
     log_lambda: Float[Array, "R K"], data: LatentClassData
 ) -> Float[Array, "B m K"]:
-    """Log probability, by feasible box and class, that missing values complete a record in it."""
+    """Log probability, by feasible box and class, that a completed record is in the box."""
     log_admitted = jnp.log(data.admitted)[:, :, None]
     if not data.constrained:
         return jnp.broadcast_to(log_admitted, (*data.admitted.shape, log_lambda.shape[1]))
     variables = np.array(data.constrained)
     masses = masses_of_sets(log_lambda, data.boxes, data.num_levels)[variables]
     missing = data.missing[:, variables].astype(log_lambda.dtype)
-    # A set of no mass has a logarithm that a product with 0 must not turn into nan.
+    # The logarithm of a set without mass must stay finite, because 0 times infinity is nan.
     log_mass = jnp.log(jnp.maximum(masses, jnp.finfo(masses.dtype).tiny))
     return log_admitted + jnp.einsum(
         "mv,vbk->bmk", missing, log_mass, precision=lax.Precision.HIGHEST
@@ -107,19 +109,20 @@ def draw_missing(
 ) -> Int[Array, "J m"]:
     """Draw the missing values of the incomplete records, given their classes.
 
-    The box comes first, then the levels within its sets: every completion is feasible.
+    The box is drawn first, and then the levels within its sets, so that every completion is
+    feasible.
 
     Parameters
     ----------
     z
         Classes of the incomplete records.
     log_box
-        As from `log_completions`.
+        Result of `log_completions`.
 
     Returns
     -------
     rows
-        Rows of lambda that hold the levels of the incomplete records, observed ones as they are.
+        Row of lambda for each level of the incomplete records; observed levels are unchanged.
     """
     key_box, key_levels = Keys(key, 2)
     log_box_given_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
@@ -148,16 +151,21 @@ def draw_levels_in_box(
     Returns
     -------
     rows
-        Row of lambda that holds each drawn level.
+        Row of lambda for each drawn level.
     """
-    keys = Keys(key, len(num_levels))
-    drawn = []
-    for start, size in zip(first_rows(num_levels), num_levels, strict=True):
-        admitted = sets[:, start : start + size][box].T
-        log_weight = jnp.where(admitted, log_lambda[start : start + size][:, z], -jnp.inf)
-        level, _ = draw_rows(keys.pop(), log_weight)
-        drawn.append(start + level)
-    return jnp.stack(drawn)
+    keys = key_array(key, len(num_levels))
+    drawn = jnp.zeros((len(num_levels), z.size), jnp.int32)
+
+    def of_variable(arguments):
+        key, rows = arguments
+        log_weight = jnp.where(sets[:, rows][box].T, log_lambda[rows][:, z], -jnp.inf)
+        level, _ = draw_rows(key, log_weight)
+        return rows[0] + level
+
+    for variables, rows in variables_by_size(num_levels):
+        some = map_draws(of_variable, (keys[variables], jnp.asarray(rows, jnp.int32)))
+        drawn = drawn.at[variables].set(some)
+    return drawn
 
 
 @jax.named_scope("update_partition")
@@ -169,7 +177,7 @@ def update_partition(
     data: LatentClassData,
     iteration: Int[Array, ""],
 ) -> tuple[LatentClassState, LabelledRecords, Bool[Array, ""]]:
-    """Split or merge classes, every so many sweeps; the parameters of two of them move along.
+    """Split or merge classes in some sweeps; the parameters of these two classes change too.
 
     Returns
     -------
@@ -193,7 +201,7 @@ def _split_or_merge(
     records: LabelledRecords,
     data: LatentClassData,
 ) -> tuple[LatentClassState, LabelledRecords, Bool[Array, ""]]:
-    """Propose and accept or reject one split or merge, on weights with a drawn total."""
+    """Propose one split or merge and accept or reject it, with weights whose total is drawn."""
     key_scale, key_move = Keys(key, 2)
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
     log_seen = state.log_pi + log_mass
@@ -219,7 +227,7 @@ def update_order(
     log_mass: Float[Array, " K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, " K"]]:
-    """Exchange classes between weights, then classes with their weights between positions.
+    """Exchange classes between weights, then exchange classes with their weights in the order.
 
     Returns
     -------
@@ -228,7 +236,7 @@ def update_order(
 
     Notes
     -----
-    Where each class is truncated by itself, the sticks are the observed weights, and those move.
+    If each class is truncated separately, the sticks are the observed weights, which are moved.
     """
     key_swap, key_reorder = Keys(key, 2)
     log_weight = state.log_pi + log_mass if model.by_class else state.log_pi

@@ -4,9 +4,9 @@
     lambda_jk ~ Dir(c_j beta_j), with c_j and beta_j learned, or a vector of ones
     z_i ~ pi,           x_ij ~ lambda_{j z_i},           x_i feasible
 
-`NPLCM` has no structural zeros; `TNPLCM` (Manrique-Vallier & Reiter 2014; Manrique-Vallier & Hu
-2018) keeps to the cells that a `bnp_models.StructuralZeros` leaves. The functions are pure: they
-jit, and vmap over chains.
+`NPLCM` has no structural zeros. `TNPLCM` (Manrique-Vallier & Reiter 2014; Manrique-Vallier & Hu
+2018) is restricted to the cells that a `bnp_models.StructuralZeros` leaves possible. The functions
+are pure: `jax.jit` can compile them, and `jax.vmap` can run them over chains.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class LatentClassModel(
     PredictsCells[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
     Completes[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
 ):
-    """A latent class model, but for the fields that hold its options."""
+    """Methods of a latent class model; subclasses add the fields of its options."""
 
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
@@ -81,7 +81,7 @@ class LatentClassModel(
     max_exact_variables: ClassVar[float] = math.inf
 
     def check(self, table: Microdata | ContingencyTable) -> None:
-        """Raise `MicrodataError` unless the variables that are ordered or have groups fit it."""
+        """Raise `MicrodataError` unless the ordered variables and the groups fit the table."""
         trees_of(self, table.schema)
 
     def prepare(
@@ -104,9 +104,9 @@ class LatentClassModel(
         capacity: int,
         num_components: Int[Array, ""],
     ) -> LatentClassState:
-        """A start with every record in one of the classes, at random.
+        """Initial state in which every record is in one of the classes, at random.
 
-        Chains that start from few classes stay in worse modes for long.
+        Chains that start from few classes stay in worse modes for a long time.
         """
         del capacity
         key_z, key_lambda, key_pi, key_alpha, key_cells = Keys(key, 5)
@@ -127,7 +127,7 @@ class LatentClassModel(
         return LatentClassState(log_pi, log_lambda, data.levels.shape, alpha)
 
     def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
-        """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
+        """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
         log_weight = state.log_pi
         if self.by_class:
             log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
@@ -178,7 +178,7 @@ class LatentClassModel(
         method: str = "exact",
         num_draws: int = 4096,
     ) -> Float[Array, " C"]:
-        """log p_c of feasible cells: a closed form, so that `key` and `num_draws` are not used."""
+        """log p_c of feasible cells in closed form; `key` and `num_draws` are not used."""
         if method != "exact":
             raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
         return log_cell_probability(draw, cells, num_levels)
@@ -188,7 +188,7 @@ class LatentClassModel(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels: their sums."""
+        """Level probabilities of merged levels, which are sums of those of the levels."""
         return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), groups))}
 
     simulate_records = staticmethod(simulate_records)
@@ -196,7 +196,7 @@ class LatentClassModel(
     level_probabilities = staticmethod(level_probabilities)
 
     def warnings(self, run: Fitted[Records, StructuralZeros]) -> list[str]:
-        """Sentences on a last class in use, and on impossible records that were not counted."""
+        """Sentences on records in the last class, and on uncounted impossible records."""
         return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 
 
@@ -258,7 +258,7 @@ class TNPLCM(LatentClassModel):
 
     @property
     def by_class(self) -> bool:
-        """Whether each class is truncated by itself, and not the mixture as a whole."""
+        """Whether each class is truncated separately, and not the mixture as a whole."""
         return self.truncation == "classes"
 
     @property
@@ -268,7 +268,7 @@ class TNPLCM(LatentClassModel):
 
 
 def draw_prior(model: LatentClassOptions, key: Key[Array, ""], levels: Levels) -> LatentClassState:
-    """Parameters from the prior of truncation "mixture", whatever the prior of the levels is."""
+    """Draw parameters from the prior with truncation "mixture", for any prior of the levels."""
     key_alpha, key_pi, key_lambda, key_shape = Keys(key, 4)
     dtype = jnp.result_type(float)
     alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b))

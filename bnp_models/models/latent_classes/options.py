@@ -19,7 +19,7 @@ class LatentClassOptions(
     LevelPriorOptions[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
     FixedComponents[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
 ):
-    """Options of a latent class model, as its conditionals read them."""
+    """Options of a latent class model, which its conditionals use."""
 
     components: int = option(
         50,
@@ -51,10 +51,11 @@ class LatentClassOptions(
     def draw_weights(
         self, key: Key[Array, ""], class_counts: Int[Array, " K"], alpha: Float[Array, ""]
     ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-        """Draw log weights given the records of each class, and what alpha depends on of them.
+        """Draw log weights given the records of each class, and the statistic for alpha.
 
-        A subclass may override it, and must then turn off `reorder` and `split_merge_every`, whose
-        moves know these sticks; so does the sampler of `TNPLCM`, but for augmentation "boxes".
+        A subclass may override this method. It must then turn off `reorder` and
+        `split_merge_every`, because these moves assume stick-breaking weights. The sampler of
+        `TNPLCM` assumes them too, except with augmentation "boxes".
         """
         return truncated_sticks(key, class_counts, alpha)
 
@@ -65,7 +66,7 @@ class LatentClassOptions(
 
     @property
     def by_class(self) -> bool:
-        """Whether each class is truncated by itself, and not the mixture as a whole."""
+        """Whether each class is truncated separately, and not the mixture as a whole."""
         return False
 
     @property

@@ -24,7 +24,7 @@ from bnp_models.models.level_prior import learns_levels, update_shape
 
 
 class Drawn(NamedTuple):
-    """Parameters of the classes as drawn, but for the concentration."""
+    """Drawn parameters of the classes, except the concentration."""
 
     log_pi: Float[Array, " K"]
     """Log weights before truncation."""
@@ -35,11 +35,11 @@ class Drawn(NamedTuple):
     log_mass: Float[Array, " K"]
     """log F_k, the feasible mass of each class."""
     sum_log_1mv: Float[Array, ""]
-    """Sum of log(1 - V_k) over the sticks, which alpha depends on."""
+    """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
     augmented: Int[Array, ""]
-    """Records drawn for the impossible region, -1 where there were too many to count."""
+    """Number of records drawn in the impossible region; -1 if there were too many to count."""
     accepted: Float[Array, ""]
-    """Share of Metropolis-Hastings proposals accepted; 1 where none is made."""
+    """Share of accepted Metropolis-Hastings proposals; 1 if there was none."""
 
 
 @jax.named_scope("update_parameters")
@@ -51,17 +51,17 @@ def update_parameters_marginal(
     counts: Int[Array, "R K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
-    """Draw level probabilities, weights and alpha, impossible records integrated out.
+    """Draw level probabilities, weights and alpha, with the impossible records integrated out.
 
     Parameters
     ----------
     counts, class_counts
-        Records of each class with each level, and in all, from `count_levels`.
+        Number of records of each class with each level, and of each class, from `count_levels`.
 
     Returns
     -------
     state
-        Parameters, drawn.
+        Drawn parameters.
     log_mass, augmented, accepted
         As in `Drawn`.
     """
@@ -85,19 +85,20 @@ def draw_level_shape(
     data: LatentClassData,
     counts: Int[Array, "R K"],
 ) -> Float[Array, " R"]:
-    """Draw the shapes of the level probabilities' prior, these integrated out.
+    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
 
-    They must be redrawn before anything uses them. The counts are those of complete records.
+    The level probabilities must be drawn again before they are used. The counts are those of
+    complete records.
     """
     levels = data.levels.with_shape(state.level_shape)
     return update_shape(model, key, counts, levels)
 
 
 def _draw_level_shape_truncated(model, key, state, data, counts):
-    """Draw the shapes of the level probabilities' prior, impossible records integrated out.
+    """Draw the shapes of the prior of level probabilities, with impossible records integrated out.
 
-    The levels of constrained variables are not integrated out but given; those of the others must
-    be redrawn before anything uses them.
+    The level probabilities of constrained variables are given. Those of the other variables are
+    integrated out and must be drawn again before they are used.
     """
     if not learns_levels(model):
         return state.level_shape
@@ -109,7 +110,7 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
 
 
 def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Level probabilities, their prior and sticks, given the counts alone."""
+    """Draw level probabilities, their prior and sticks, given the counts of the sample."""
     alpha = state.alpha
     level_shape = draw_level_shape(model, keys[5], state, data, counts)
     log_lambda = data.levels.with_shape(level_shape).draw(keys[0], counts)
@@ -126,7 +127,7 @@ def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn
 
 
 def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Level probabilities of truncated classes, and sticks that are the observed weights."""
+    """Draw level probabilities of truncated classes, and sticks of the observed weights."""
     level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
     log_lambda, log_mass, accepted = update_levels_truncated(
@@ -147,10 +148,10 @@ def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> D
 
 
 def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Level probabilities and weights of a mixture truncated as a whole.
+    """Draw level probabilities and weights of a mixture that is truncated as a whole.
 
-    Impossible records are drawn by class only, to break the sticks anew: they do not touch the
-    level probabilities.
+    Impossible records are drawn only as counts by class, for the update of the sticks. They are not
+    used for the level probabilities.
     """
     log_pi, alpha = state.log_pi, state.alpha
     num_records = jnp.asarray(data.num_records, log_pi.dtype)
@@ -168,7 +169,7 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(keys[4], class_counts + augmented, alpha)
     return Drawn(
-        # The weights have been drawn already: without a count they stay.
+        # If the impossible records cannot be counted, the weights that were drawn before stay.
         log_pi=jnp.where(too_many, log_pi, log_sticks),
         log_lambda=log_lambda,
         level_shape=level_shape,
@@ -185,9 +186,9 @@ def draw_augmented(
     log_inside: Float[Array, " K"],
     num_records: Float[Array, ""],
 ) -> Int[Array, "..."]:
-    """Draw how many records of the impossible region there are, part by part of it.
+    """Draw the number of records in each part of the impossible region.
 
-    They are negative multinomial given the parameters: g ~ Ga(n, 1), then Poisson(g w / P).
+    Given the parameters they are negative multinomial: g ~ Ga(n, 1), then Poisson(g w / P).
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ def draw_augmented(
 
 
 def _too_many(counts: Int[Array, "..."]) -> Bool[Array, ""]:
-    """Whether a count, or the sum, is beyond what int32 holds with room for the sample."""
+    """Whether a count, or the sum of counts, is too large for int32 with the sample added."""
     return jnp.any(counts < 0) | (jnp.sum(counts.astype(float)) > MAX_COUNT)
 
 
@@ -220,8 +221,8 @@ def update_parameters_boxes(
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
     """Draw impossible records as counts by box and class, then the parameters given them.
 
-    A variable that a box leaves free integrates out of the box's records: it has no counts.
-    Arguments and results are those of `update_parameters_marginal`.
+    A variable that a box does not restrict is integrated out for the records of the box, so that it
+    has no counts. Arguments and results are those of `update_parameters_marginal`.
 
     References
     ----------
@@ -270,9 +271,9 @@ def update_given_augmented(
     Parameters
     ----------
     counts, class_counts
-        Records of the sample, as in `update_parameters_marginal`.
+        Counts of the sample, as in `update_parameters_marginal`.
     part_counts, added_class_counts
-        Impossible records by part of the levels and class, and in all by class.
+        Number of impossible records by level part and class, and by class.
     """
     key_levels, key_pi, key_alpha, key_split, key_shape = Keys(key, 5)
     level_shape = state.level_shape

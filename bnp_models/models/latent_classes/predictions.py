@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import masses_of_sets
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, variables_by_size
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
@@ -20,7 +20,9 @@ from bnp_models.models.latent_classes.state import LatentClassData, LatentClassS
 def log_cell_probability(
     draw: dict[str, Array], cells: Int[Array, "C J"], num_levels: tuple[int, ...]
 ) -> Float[Array, " C"]:
-    """log p_c of feasible cells for a new record, given one kept draw: closed form.
+    """log p_c of feasible cells for a new record, given one kept draw, in closed form.
+
+    A code of -1 is any value; there are then no structural zeros.
 
     Parameters
     ----------
@@ -31,8 +33,10 @@ def log_cell_probability(
     num_levels
         Levels of each variable, static.
     """
-    rows = cells + first_rows(num_levels)
-    log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
+    rows = jnp.where(cells < 0, len(draw["log_lambda"]), cells + first_rows(num_levels))
+    # One more row, of probability one.
+    log_lambda = jnp.pad(draw["log_lambda"], ((0, 1), (0, 0)))
+    log_weight = draw["log_pi"] + sum(log_lambda[row] for row in rows.T)
     return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
 
 
@@ -48,9 +52,9 @@ def simulate_records(
     Parameters
     ----------
     feasible
-        Disjoint boxes of the feasible cells; None where every cell is.
+        Disjoint boxes of the feasible cells; None if every cell is feasible.
 
-    Notes
+        Notes
     -----
     The class is drawn by its feasible mass, then the box, then levels within the box.
     """
@@ -69,8 +73,8 @@ def simulate_records(
 def complete_records(
     key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
 ) -> Int[Array, "J n"]:
-    """Level codes of the padded sample, its missing values drawn given one kept draw."""
-    # The prior of the levels decides nothing here.
+    """Level codes of the padded sample, with missing values drawn given one kept draw."""
+    # The prior of the levels is not used here.
     prior = data.levels.shape
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
     records, _ = update_classes(key, state, data)
@@ -87,20 +91,31 @@ def level_probabilities(
     Parameters
     ----------
     feasible
-        Disjoint boxes of the feasible cells; None where every cell is.
+        Disjoint boxes of the feasible cells; None if every cell is feasible.
     """
-    log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
+    weight, level = jnp.exp(draw["log_pi"]), jnp.exp(draw["log_lambda"])
     if feasible is None:
-        feasible = jnp.ones((1, log_lambda.shape[0]), bool)
-    masses = masses_of_sets(log_lambda, feasible, num_levels)
-    probability = []
-    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
-        others = jnp.prod(jnp.delete(masses, j, axis=0), axis=0)
-        sets = feasible[:, start : start + size].T.astype(others.dtype)
-        mass_given_level = jnp.matmul(sets, others, precision=lax.Precision.HIGHEST)
-        weight = jnp.exp(log_pi + log_lambda[start : start + size]) * mass_given_level
-        probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
-    return jnp.concatenate(probability)
+        return jnp.matmul(level, weight, precision=lax.Precision.HIGHEST)
+    masses = masses_of_sets(draw["log_lambda"], feasible, num_levels)
+    one = jnp.ones_like(masses[:1])
+    before = jnp.cumprod(jnp.concatenate([one, masses[:-1]]), axis=0)
+    after = jnp.cumprod(jnp.concatenate([one, masses[:0:-1]]), axis=0)[::-1]
+    others = before * after
+    probability = jnp.zeros(level.shape[0], level.dtype)
+
+    def of_variable(arguments):
+        rows, others = arguments
+        of_level = jnp.matmul(
+            feasible[:, rows].T.astype(others.dtype), others, precision=lax.Precision.HIGHEST
+        )
+        mass = jnp.sum(weight * level[rows] * of_level, axis=1)
+        return mass / jnp.sum(mass)
+
+    for variables, rows in variables_by_size(num_levels):
+        probability = probability.at[rows].set(
+            map_draws(of_variable, (jnp.asarray(rows), others[variables]))
+        )
+    return probability
 
 
 def weight_draws(
@@ -109,20 +124,20 @@ def weight_draws(
     num_levels: tuple[int, ...],
     feasible: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Draws of the law sum_s weights[s] p(x, s) / Z: latent classes again, of other weights.
+    """Draws of the law sum_s weights[s] p(x, s) / Z, a latent class model with other weights.
 
-    Parameters and result are as of `PredictsCells.weight_draws`.
+    Parameters and result are those of `PredictsCells.weight_draws`.
 
     Notes
     -----
     The class of weights s is independent of x within a latent class k, so that pi_k is multiplied
-    by sum_s weights[s] lambda_k(s), and the feasible mass of each k stays as it was.
+    by sum_s weights[s] lambda_k(s), and the feasible mass of each k does not change.
     """
     log_lambda, rest = np.split(draws["log_lambda"], [sum(num_levels)], axis=2)
     if np.ptp(weights) == 0:
         return {"log_lambda": log_lambda}
     with np.errstate(divide="ignore"):
-        # Classes of weight zero, of which nobody is counted.
+        # Classes with weight zero, in which nobody is counted.
         log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(rest, dtype=float)))
     log_pi = draws["log_pi"] + log_mean
     log_pi = log_pi - np.logaddexp.reduce(log_pi, axis=2, keepdims=True)

@@ -17,11 +17,11 @@ from bnp_models.models.latent_classes.state import LatentClassData, one_hot_leve
 from bnp_models.models.level_prior import under_prior
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Incomplete records are padded to a multiple of this at the least.
+# Incomplete records are padded at least to a multiple of this.
 INCOMPLETE_MULTIPLE = 8
 
-# Cells of more records than this have counts; the records of the others are there one by one. The
-# counts of a cell's classes cost as much to draw as the classes of about so many records.
+# Cells with more records than this have counts; the records of other cells are stored singly. To
+# draw the class counts of a cell costs as much as to draw the classes of about this many records.
 LISTED_RECORDS = 4
 
 
@@ -38,7 +38,7 @@ def prepare_records(
     Parameters
     ----------
     model
-        The model, whose `by_box` says whether the impossible boxes are listed.
+        The model; its `by_box` says whether the impossible boxes are listed.
     codes
         (n, J) 0-based level codes, -1 where missing.
     num_levels
@@ -46,8 +46,8 @@ def prepare_records(
     conditions
         Structural zeros, if there are any.
     multiple
-        Records are padded to a multiple of this, and, where it is not 1, the incomplete ones to one
-        of a few sizes.
+        Records are padded to a multiple of this. If it is not 1, incomplete records are padded to
+        one of a few sizes.
     trees
         Groups of the levels of some variables, by column.
     """
@@ -58,7 +58,7 @@ def prepare_records(
     impossible = None
     if conditions is not None:
         feasible = conditions.feasible.sets
-        # These boxes may be many: they are made only for the sampler that needs them.
+        # There may be many of these boxes, so that only the sampler that needs them makes them.
         impossible = conditions.impossible.sets if model.by_box else None
     first_row = first_rows(num_levels)
     incomplete = np.flatnonzero((codes < 0).any(axis=1))
@@ -110,13 +110,13 @@ def prepare_cells(
     codes
         (D, J) 0-based level codes of the cells, complete.
     counts
-        (D,) records of each.
+        (D,) number of records of each cell.
 
     Raises
     ------
     ValueError
-        If there are 2**30 records or more: cells beyond that are not split over classes, and with
-        as many impossible records counts would overflow int32.
+        If there are 2**30 records or more. Larger cells could not be divided among classes, and
+        with equally many impossible records the counts would overflow int32.
     """
     total = int(counts.sum())
     if total >= MAX_COUNT:
@@ -125,7 +125,7 @@ def prepare_cells(
         )
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)
-    # Where none is listed, one row is, which stands for none.
+    # If no record is stored singly, one row of padding is.
     rows = listed if len(listed) else codes[:1]
     data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), trees)
     cells, number = codes[many], counts[many]
@@ -145,7 +145,7 @@ def prepare_cells(
 def _constrained_variables(
     groups: tuple[StructuralZeros, ...], variable: np.ndarray
 ) -> tuple[int, ...]:
-    """Variables of which some feasible box of a group does not admit every level."""
+    """Variables for which some feasible box of a group does not admit every level."""
     unconstrained = np.ones(variable.shape, bool)
     for group in groups:
         unconstrained &= group.feasible.sets.all(axis=0)

@@ -13,32 +13,31 @@ from bnp_models.kernels.variates.levels import Levels
 
 
 class LatentClassData(eqx.Module):
-    """The coded sample, records padded, and the region it lies in.
+    """The coded sample, with padding, and the feasible region.
 
-    Records are there one by one, but for those of cells that hold many: such a cell is there once,
-    with its count.
+    Most records are stored singly. A cell with many records is stored once, with its count.
     """
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
-    """Row of lambda that holds each record's level; that of the first level where missing."""
+    """Row of lambda for each record's level; for a missing value, the row of the first level."""
     one_hot: Float[Array, "R n"] = eqx.field(metadata={"record_axis": 1})
-    """1 where the record has the level; a missing value has none."""
+    """1 if the record has the level; 0 for all levels if the value is missing."""
     weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """1 for a record, 0 for padding."""
     cell_rows: Int[Array, "J C"] = eqx.field(metadata={"record_axis": 1})
-    """Row of lambda that holds each level of the cells with counts; there may be none."""
+    """Row of lambda for each level of the cells with counts, if there are such cells."""
     cell_one_hot: Float[Array, "R C"] = eqx.field(metadata={"record_axis": 1})
-    """1 where such a cell has the level."""
+    """1 if such a cell has the level."""
     cell_counts: Int[Array, " C"] = eqx.field(metadata={"record_axis": 0})
-    """Records of each of them; 0 for padding."""
+    """Number of records of each such cell; 0 for padding."""
     num_records: Int[Array, ""]
-    """Records, those of cells with counts included and padding excluded."""
+    """Number of records, with those of cells with counts and without padding."""
     incomplete: Int[Array, " m"]
-    """Records with a missing value; padding is beyond the last record."""
+    """Indices of the records with a missing value; padding has an index beyond the last record."""
     missing: Bool[Array, "m J"]
-    """Where the incomplete records have no value."""
+    """True for each missing value of the incomplete records."""
     admitted: Float[Array, "B m"]
-    """1 where the observed values of an incomplete record are in the feasible box."""
+    """1 if the observed values of an incomplete record are in the feasible box."""
     levels: Levels
     """Levels of the variables, the rows of lambda."""
     feasible: Region
@@ -46,11 +45,11 @@ class LatentClassData(eqx.Module):
     impossible: Region
     """Impossible cells, by group of variables."""
     everything_impossible: Region
-    """Impossible cells as boxes of one group, for augmentation "boxes"; else without boxes."""
+    """Impossible cells as boxes of one group, for augmentation "boxes"; otherwise no boxes."""
     parts: LevelParts
-    """Parts of the levels among which counts of the impossible boxes are shared out."""
+    """Level parts among which the counts of the impossible boxes are divided."""
     boxes: Bool[Array, "B R"]
-    """Levels that each feasible box admits, of all variables: records are drawn in these boxes."""
+    """Levels of all variables that each feasible box admits; records are drawn in these boxes."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
@@ -58,15 +57,14 @@ class LatentClassData(eqx.Module):
 
 
 class LatentClassState(eqx.Module):
-    """Parameters with which a chain goes on: the classes of the records are redrawn first."""
+    """Parameters of a chain between sweeps; each sweep first draws the classes of the records."""
 
     log_pi: Float[Array, " K"]
     """Log weights of the classes before truncation."""
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation, by row and class."""
     level_shape: Float[Array, " R+G"]
-    """Dirichlet shapes c_j beta_jl of the level probabilities, by node: ones under the uniform
-    prior."""
+    """Dirichlet shapes c_j beta_jl of the level probabilities, by node; ones if uniform."""
     alpha: Float[Array, ""]
     """Concentration of the sticks."""
 
@@ -77,23 +75,23 @@ class LatentClassInfo(eqx.Module):
     components: Int[Array, ""]
     """Classes with at least one record of the sample."""
     last_class: Int[Array, ""]
-    """Records in the last class, which takes all that the sticks leave: should be 0."""
+    """Number of records in the last class, which has the remaining weight; it should be 0."""
     log_likelihood: Float[Array, ""]
-    """log P(sample), labels integrated out, at the parameters that the sweep started from."""
+    """log P(sample), labels integrated out, at the parameters before the sweep."""
     log_feasible: Float[Array, ""]
-    """log P(feasible) = log(1 - w_0) of a record before truncation; driven by the prior."""
+    """log P(feasible) = log(1 - w_0) of a record before truncation; it depends on the prior."""
     augmented: Int[Array, ""]
-    """Records drawn for the impossible region; -1 where they were beyond 2**30 and left out."""
+    """Number of records drawn in the impossible region; -1 if over 2**30 and left out."""
     accepted_levels: Float[Array, ""]
-    """Share of the Metropolis-Hastings proposals of level probabilities accepted."""
+    """Share of accepted Metropolis-Hastings proposals of level probabilities."""
     accepted_splits: Int[Array, ""]
-    """Split-merge moves accepted, 0 or 1."""
+    """Number of accepted split-merge moves, 0 or 1."""
     left_over: Float[Array, ""]
-    """0: the sticks are truncated by definition."""
+    """0, because the model has a fixed number of sticks."""
 
 
 def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:
-    """Indicators of the level that each record has of each variable; a code of -1 has none."""
+    """Indicators of each record's level of each variable; all 0 for the code -1."""
     return jnp.concatenate([
         jax.nn.one_hot(codes[j], size, axis=0, dtype=jnp.result_type(float))
         for j, size in enumerate(num_levels)
@@ -106,16 +104,16 @@ def label_records(
     split: Int[Array, "K C"] | None,
     rows: Int[Array, "J n"],
 ) -> LabelledRecords:
-    """Records with their classes, and cells with the counts of theirs.
+    """Records with their classes, and cells with their counts by class.
 
     Parameters
     ----------
     z
         Class of each record.
     split
-        Records of each cell by class; None where no cell has a count.
+        Number of records of each cell by class; None if no cell has a count.
     rows
-        Row of lambda that holds each record's level of each variable.
+        Row of lambda for each record's level of each variable.
     """
     if split is not None:
         rows = jnp.concatenate([rows, data.cell_rows], axis=1)
@@ -125,7 +123,7 @@ def label_records(
 def count_levels(
     records: LabelledRecords, num_levels: tuple[int, ...], num_classes: int
 ) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
-    """Count the records of each class with each level, and in all."""
+    """Count the records of each class with each level, and the records of each class."""
     size, num_rows = records.z.size, sum(num_levels)
     rows = records.rows[:, :size]
     counts = count_rows_by_component(

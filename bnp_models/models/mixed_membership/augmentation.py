@@ -1,7 +1,8 @@
-"""Records of the impossible region, drawn and forgotten in every sweep.
+"""Draws of records of the impossible region; each sweep draws them and then discards them.
 
-Records are drawn until as many as the sample's are feasible. Given those of the impossible region,
-weights and level probabilities have the conditionals that they have without structural zeros.
+Records are drawn until the number of feasible ones equals that of the sample. Given the records of
+the impossible region, weights and level probabilities have the same conditionals as without
+structural zeros.
 """
 
 from typing import NamedTuple
@@ -37,23 +38,23 @@ from bnp_models.models.mixed_membership.state import HDPData, HDPState
 
 
 class Augmented(NamedTuple):
-    """Statistics of augmented records, to be added to the sample's."""
+    """Statistics of augmented records, which are added to those of the sample."""
 
     records: Int[Array, ""]
-    """Number of records n_0; -1 where it was too large to count, and nothing is added."""
+    """Number of records n_0; -1 if it was too large to count, and then nothing is added."""
     tables: Int[Array, " K"]
     """Tables by component."""
     levels: Int[Array, "A K"]
     """Items by level part and component."""
     sum_alpha: Float[Array, ""]
-    """Sum of the records' concentrations, where they have one each and are simulated; else 0."""
+    """Sum of the records' concentrations if each has its own and is simulated; otherwise 0."""
 
 
 @jax.named_scope("draw_augmented")
 def draw_augmented(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> Augmented:
-    """Draw the records of the impossible region before the n-th feasible one."""
+    """Draw the records of the impossible region that come before the n-th feasible record."""
     assert data.zeros is not None
     if data.zeros.impossible is None:
         return augment_by_simulation(model, key, state, data)
@@ -63,7 +64,7 @@ def draw_augmented(
 def augment_by_boxes(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> Augmented:
-    """Draw augmented records aggregated by box, their free variables integrated out."""
+    """Draw augmented records as counts by box, with their unrestricted variables integrated out."""
     key_block, key_level = Keys(key)
     zeros, concentration = data.zeros, of_urn(model, state)
     assert zeros is not None and zeros.impossible is not None and zeros.feasible is not None
@@ -84,9 +85,9 @@ def augment_by_boxes(
 def augment_by_simulation(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> Augmented:
-    """Simulate records until as many as the sample's are feasible.
+    """Simulate records until the number of feasible ones equals that of the sample.
 
-    No probability of a box is needed, so that this also checks `augment_by_boxes`.
+    No probability of a box is needed, so that this function is also a check of `augment_by_boxes`.
     """
     zeros = data.zeros
     assert zeros is not None
@@ -106,7 +107,7 @@ def augment_by_simulation(
         rows = first + codes
         inside = in_boxes(rows, zeros.boxes)
         before = num_feasible + jnp.cumsum(inside) - inside
-        # None where there are enough.
+        # None if there are enough.
         kept = (~inside & (before < wanted)).astype(jnp.int32)
         added = Augmented(
             added.records + jnp.sum(kept),

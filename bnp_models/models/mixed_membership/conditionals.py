@@ -29,7 +29,7 @@ from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
 from bnp_models.models.options import fixed_or
 
-# Mass of G_0 that is not broken further, and that `slots_needed` lets go.
+# Mass of G_0 that is not divided into further sticks, and that `slots_needed` neglects.
 NEGLIGIBLE = 1e-6
 
 
@@ -44,10 +44,10 @@ def draw_alpha(
     augmented: Augmented | None = None,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
-    """Step 3: draw alpha, and the rate of its prior; alpha is as it is where the model fixes it.
+    """Step 3: draw alpha and the rate of its prior; a fixed alpha does not change.
 
-    Under structural zeros either `augmented` records count as the sample's do, or `log_growth`,
-    of `log_growth_given`, integrates the truncation.
+    Under structural zeros, either the `augmented` records are counted like those of the sample, or
+    `log_growth` (from `log_growth_given`) integrates the truncation.
     """
     if model.alpha is not None:
         return fixed_or(model.alpha, state.alpha), state.rate
@@ -76,7 +76,8 @@ def draw_alpha(
             rate = truncated_gamma_rate(key_rate, rate, *evidence, *prior, *truncation)
         else:
             rate = gamma_rate(key_rate, *evidence, *prior)
-        # The alphas of augmented records are not kept, and could not be rescaled with the others.
+        # The alphas of augmented records are not kept, so that they cannot be rescaled with the
+        # others.
         if augmented is None:
             alpha, rate = rescale_concentrations(
                 key_scale, alpha, rate, of_record, data.weight, num_items, GammaPrior(*prior),
@@ -86,7 +87,7 @@ def draw_alpha(
 
 
 def moves_alpha(model: MembershipOptions) -> bool:
-    """Whether other moves than `draw_alpha` may change alpha and b: unless fixed, or overridden."""
+    """Whether moves other than `draw_alpha` may change alpha and b: not if fixed or overridden."""
     return model.alpha is None and type(model).draw_alpha is draw_alpha
 
 
@@ -99,8 +100,8 @@ def draw_g0(
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
     """Steps 4 and 6: draw (g_01..g_0K, remainder) ~ Dir(m_1, .., m_K, alpha_0).
 
-    Here m_k is the number of tables of component k. The remainder is broken into sticks over the
-    free slots, until no more than `negligible` is left; the mass beyond the last one is the second
+    Here m_k is the number of tables of component k. The remainder is divided into sticks for the
+    free slots until no more than `negligible` is left. The mass beyond the last stick is the second
     result.
     """
     key_dirichlet, key_sticks = Keys(key)
@@ -122,9 +123,9 @@ def draw_level_shape(
     counts: Int[Array, "R K"],
     iteration: Int[Array, ""],
 ) -> Float[Array, " R"]:
-    """Draw the shapes of the level probabilities' prior, theta integrated out, from sweep 0 on.
+    """Draw the shapes of the prior of theta with theta integrated out, from sweep 0 on.
 
-    Theta must be redrawn before anything uses it.
+    Theta must be drawn again before it is used.
     """
 
     def move(shape):
@@ -137,7 +138,7 @@ def draw_level_shape(
 def draw_theta_in_use(
     key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels, in_use: Int[Array, ""]
 ) -> Float[Array, "R K"]:
-    """Step 5 for the first `in_use` slots; the others, which have no mass, repeat the first."""
+    """Step 5: draw theta of the first `in_use` slots; other slots have no mass, and repeat it."""
     blocks = blocks_of_columns(counts)
     number, num_rows, width = blocks.shape
 

@@ -39,14 +39,15 @@ def compile_zeros(
     Parameters
     ----------
     num_levels
-        Levels of each variable; one more variable, of one level, where items may be absent.
+        Number of levels of each variable. If items may be absent, there is one more variable with
+        one level.
 
     Raises
     ------
     MicrodataError
-        If boxes are asked for whose partitions are too many to list.
+        If boxes are needed that have too many partitions to list.
     """
-    # Levels beyond those of the conditions, that of absent items, are in every box.
+    # Levels that the conditions do not have (the level of absent items) are in every box.
     beyond = sum(num_levels) - conditions.feasible.sets.shape[1]
 
     def padded(table, fill):
@@ -84,7 +85,7 @@ def compile_zeros(
 def feasible_totals(
     g0: Float[Array, " K"], theta: Float[Array, "R K"], data: HDPData
 ) -> Float[Array, " Q"] | None:
-    """Partition totals of the feasible boxes, or None where these are not listed."""
+    """Partition totals of the feasible boxes; None if these are not listed."""
     if data.zeros is None or data.zeros.feasible is None:
         return None
     boxes = data.zeros.feasible
@@ -92,14 +93,14 @@ def feasible_totals(
 
 
 def of_urn(model: MembershipOptions, state: HDPState) -> Float[Array, ""]:
-    """Concentration that new records have in common: the shared alpha, or b of their prior."""
+    """Parameter that all new records share: the shared alpha, or b of their prior."""
     return state.alpha if model.shared else state.rate
 
 
 def urn_weights(
     model: MembershipOptions, concentration: Float[Array, ""], boxes: UrnBoxes
 ) -> Float[Array, " Q"]:
-    """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
+    """E[alpha^B / (alpha)_d] for a new record, for each size d and number of blocks B in boxes."""
     most = boxes.most_variables
     if model.shared:
         return weights_by_size(log_block_weights(concentration, most), boxes)
@@ -112,7 +113,7 @@ def feasible_probability(
     totals: Float[Array, " Q"] | None,
     boxes: UrnBoxes,
 ) -> Float[Array, ""]:
-    """P(feasible), from `feasible_totals`, at a concentration as `of_urn` gives it."""
+    """P(feasible) from `feasible_totals`, at a concentration of the kind that `of_urn` returns."""
     assert totals is not None
     return in_turn(lambda: probability(totals, urn_weights(model, concentration, boxes)))()
 
@@ -123,8 +124,8 @@ def log_feasible(
 ) -> Float[Array, ""]:
     """log P(feasible) of a record before truncation.
 
-    Exact where the feasible boxes could be listed; else the mean over draws of record weights,
-    given which variables are independent and their groups' masses multiply.
+    It is exact if the feasible boxes could be listed. Otherwise it is the mean over draws of record
+    weights; given these, variables are independent, so that the masses of groups are multiplied.
     """
     zeros = data.zeros
     assert zeros is not None
@@ -145,7 +146,7 @@ def log_feasible(
 def log_growth_given(
     model: MembershipOptions, state: HDPState, boxes: UrnBoxes
 ) -> Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
-    """Log of P(feasible) under a new concentration, as of `of_urn`, over that under an old one."""
+    """Function of an old and a new concentration: the log ratio of P(feasible), new over old."""
 
     def ratio(totals, old, new):
         p_old, p_new = (feasible_probability(model, x, totals, boxes) for x in (old, new))
@@ -159,7 +160,7 @@ def log_growth_given(
 
 
 def many_records(state: HDPState) -> bool:
-    """Whether there are so many records that log densities of them need double precision."""
+    """Whether there are so many records that their log densities need double precision."""
     return state.z.shape[-1] >= RECORDS
 
 
@@ -172,14 +173,14 @@ def weight_draws(
 ) -> dict[str, np.ndarray]:
     """Draws of the law sum_s weights[s] p(x, s) / Z, which `new_records` evaluates and simulates.
 
-    Parameters and result are as of `PredictsCells.weight_draws`.
+    Parameters and result are those of `PredictsCells.weight_draws`.
 
     Notes
     -----
-    The item of the weight class s is like any other, z ~ g and s ~ theta_z, so that the sum puts
-    v_k = sum_s weights[s] theta_k(s) in the place of its factor theta_k(s). "mean_weight" is v,
-    divided by its mean under g_0, which is Z where all cells are feasible; else "log_feasible" is
-    log Z, from the boxes with that item in them.
+    The item of the weight class s has the same model as other items, z ~ g and s ~ theta_z. The sum
+    therefore replaces its factor theta_k(s) by v_k = sum_s weights[s] theta_k(s). "mean_weight" is
+    v divided by its mean under g_0, which equals Z if all cells are feasible. Otherwise
+    "log_feasible" is log Z, computed from the boxes with that item included.
     """
     theta, rest = np.split(draws["theta"], [sum(num_levels)], axis=2)
     if np.ptp(weights) == 0:
@@ -199,12 +200,12 @@ def weight_draws(
 
 
 def weighted_boxes(feasible: np.ndarray, num_levels: tuple[int, ...]) -> UrnBoxes:
-    """Feasible boxes (B, R) with one more variable, of two levels, of which they have the first.
+    """Feasible boxes (B, R) with one more variable of two levels; the boxes admit the first.
 
     Raises
     ------
     MicrodataError
-        If their partitions are too many to list.
+        If there are too many partitions to list.
     """
     first = np.tile([True, False], (len(feasible), 1))
     try:

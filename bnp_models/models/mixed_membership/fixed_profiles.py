@@ -3,9 +3,9 @@
     h ~ Dir(1_K),            alpha ~ Ga(a, b),     g_i ~ Dir(alpha h)
     theta_jk ~ Dir(c_j beta_j), z_ij ~ g_i,        x_ij ~ theta_j^{(z_ij)}
 
-and x_i restricted to the cells that structural zeros leave: the parametric model of Battiston &
-Rimella (2024), appendix A, by the kernels of its non-parametric version,
-`bnp_models.HDPMixedMembership`, whose state and data it shares. g_0 stands for h there.
+where x_i is restricted to the cells that structural zeros leave. This is the parametric model of
+Battiston & Rimella (2024), appendix A. It uses the kernels, state and data of its non-parametric
+version, `bnp_models.HDPMixedMembership`, in which h is called g_0.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 class MixedMembership(
     MembershipOptions, FixedComponents[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
 ):
-    """Mixed membership with a fixed number of profiles, by its options and hyperparameters.
+    """Mixed membership with a fixed number of profiles: its options and hyperparameters.
 
     References
     ----------
@@ -64,15 +64,16 @@ class MixedMembership(
     concentration: ClassVar[str] = "shared"
     split_merge_every: ClassVar[int] = 0
     rate_prior: ClassVar[tuple[float, float]] = (1.0, 1.0)
-    """Not used: b is given."""
+    """Not used, because b is given."""
     alpha0: ClassVar[None] = None
-    """Not used: the weights have a prior of their own."""
+    """Not used, because the weights have another prior."""
 
     draw_alpha = draw_alpha
     prepare = start.prepare
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
+    complete_records = new_records.complete_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
 
@@ -89,12 +90,12 @@ class MixedMembership(
         tables: Int[Array, " K"],
         added: Int[Array, " K"],
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
-        """Draw h | m ~ Dir(1 + m_1, .., 1 + m_K), m the tables of sample and augmented records."""
+        """Draw h | m ~ Dir(1 + m_1, .., 1 + m_K), with m the tables, augmented ones included."""
         weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
         return state.alpha0, weights, jnp.zeros_like(state.alpha0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Tables that the prior of the weights adds: one to each component."""
+        """Number of tables that the prior of the weights adds: one for each component."""
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:

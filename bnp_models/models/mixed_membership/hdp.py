@@ -1,4 +1,4 @@
-"""HDP mixed membership (Battiston & Rimella 2024): the model, its starts and its sweep.
+"""HDP mixed membership (Battiston & Rimella 2024): the model, its initial states and its sweep.
 
     G_0 ~ DP(alpha_0, H),  H = prod_j Dir(c_j beta_j),  alpha_0 ~ Ga(a_0, b_0)
     alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
@@ -6,8 +6,9 @@
 
 with c_j and beta_j of each variable learned (`kernels.variates.level_prior`; c_j beta_j is a vector
 of ones in the paper), alpha_i one per record, or one shared by all records, or one per record with
-b ~ Ga(a_1, b_1), and x_i restricted to the cells that structural zeros leave. A larger alpha_i
-means records that differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
+b ~ Ga(a_1, b_1), and x_i restricted to the cells that structural zeros leave. The larger alpha_i,
+the *less* do records differ from G_0. The functions are pure: `jax.jit` can compile them, and
+`jax.vmap` can run them over chains.
 """
 
 import dataclasses
@@ -37,8 +38,8 @@ from bnp_models.models.model import Growing
 from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Components of the initial states, cycled over chains: scattered on both sides of what posteriors
-# have, so that R-hat sees a second mode.
+# Numbers of components of the initial states, used for one chain after the other. They lie below
+# and above the usual numbers in posteriors, so that R-hat can detect a second mode.
 START_COMPONENTS = (10, 50, 100)
 
 
@@ -46,7 +47,7 @@ START_COMPONENTS = (10, 50, 100)
 class HDPMixedMembership(
     MembershipOptions, Growing[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
 ):
-    """HDP mixed membership, by its options and hyperparameters.
+    """HDP mixed membership: its options and hyperparameters.
 
     References
     ----------
@@ -102,12 +103,13 @@ class HDPMixedMembership(
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
+    complete_records = new_records.complete_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
 
     @property
     def rate_prior(self) -> tuple[float, float]:
-        """Shape and rate of the prior of b, where it has one."""
+        """Shape and rate of the prior of b, if it has one."""
         return self.a1, self.b1
 
     def sweep(
@@ -123,10 +125,10 @@ class HDPMixedMembership(
         tables: Int[Array, " K"],
         added: Int[Array, " K"],
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
-        """Step 4: draw alpha_0, and at once after it g_0 and the mass beyond the last stick.
+        """Step 4: draw alpha_0, and immediately after it g_0 and the mass beyond the last stick.
 
         `tables` are those of the sample, `added` those of augmented records. A subclass overrides
-        `draw_alpha0` and `draw_g0`, which sweeps without structural zeros use by themselves.
+        `draw_alpha0` and `draw_g0`; sweeps without structural zeros call these directly.
         """
         key_alpha0, key_g0 = Keys(key)
         tables = tables + added
@@ -144,11 +146,11 @@ class HDPMixedMembership(
     draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Tables that the prior of the weights adds: alpha_0, to those of no component."""
+        """Number of tables that the prior of the weights adds: alpha_0, without a component."""
         return jnp.zeros_like(state.alpha0), state.alpha0
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
-        """State with more slots, the remainder broken anew over all the free ones."""
+        """State with more slots; the remainder is divided again among all free slots."""
         added = capacity - state.g0.size
         active = jnp.pad(_active_slots(state, data), (0, added))
         g0 = jnp.pad(state.g0, (0, added))
@@ -167,15 +169,15 @@ class HDPMixedMembership(
         )  # fmt: skip
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
-        """Slots that hold all but a negligible mass, and some to spare."""
+        """Number of slots for all but a negligible mass, and some spare ones."""
         largest_last = jnp.sort(jnp.where(_active_slots(state, data), 1, state.g0))
         in_use = jnp.sum(cumulative_sum(largest_last) > NEGLIGIBLE)
         return 1.25 * in_use + 4
 
     def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
-        """State with fewer slots, components first; the last slot takes what is left.
+        """State with fewer slots, components first; the last slot gets the remaining mass.
 
-        For the warm-up only: the mass of the slots that go is small, but not zero.
+        For the warm-up only, because the mass of the removed slots is small but not zero.
         """
         active = _active_slots(state, data)
         order = jnp.argsort(-(active + state.g0))

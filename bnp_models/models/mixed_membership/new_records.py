@@ -1,4 +1,4 @@
-"""New records of mixed membership models: their simulation, and the probabilities of cells."""
+"""New records of mixed membership models: simulation, and probabilities of cells."""
 
 from functools import partial
 
@@ -16,16 +16,17 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
-from bnp_models.kernels.variates.categorical import search_cumulative
+from bnp_models.kernels.variates.categorical import draw_rows, search_cumulative
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.state import HDPData
 from bnp_models.models.options import check_choice
 
-# Records that are simulated at once.
+# Number of records that are simulated at once.
 SIMULATION_BATCH = 8192
 
-# Levels times feasible boxes for which margins are evaluated.
+# Largest product of levels and feasible boxes for which margins are evaluated.
 _MOST_MARGINS = 20_000
 
 
@@ -36,7 +37,7 @@ def new_concentrations(
     rate: Float[Array, ""],
     size: int,
 ) -> Float[Array, " size"]:
-    """Concentrations of new records: the shared one, or fresh ones from their prior Ga(a, rate)."""
+    """Concentrations of new records: the shared one, or new draws from their prior Ga(a, rate)."""
     if model.shared:
         return jnp.full(size, alpha)
     return gamma_variate(key, jnp.full(size, model.a, rate.dtype), rate)
@@ -72,7 +73,7 @@ def simulate_records(
     Parameters
     ----------
     draw
-        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep; "mean_weight" (K,) where
+        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep; also "mean_weight" (K,) if
         the law is that of `weight_draws`.
     num_records
         Records n.
@@ -114,8 +115,8 @@ def _simulate_weighted(
 ) -> Int[Array, "J b"]:
     """Draw level codes of b = `size` records of a weighted law.
 
-    The item of the weight class may come first, since the urn is exchangeable. Its component is
-    drawn by weight; the other items follow it as they follow any item.
+    The item of the weight class may come first, because the urn is exchangeable. Its component is
+    drawn with the weights; the other items are then drawn as usual.
     """
     key_alpha, key_z, key_first, key_x = Keys(key, 4)
     alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], size)
@@ -142,35 +143,36 @@ def log_cell_probability(
     Parameters
     ----------
     model
-        Gives the prior of a new record's alpha.
+        Model that gives the prior of a new record's alpha.
     key
-        Used once, and only where the method is not exact.
+        Used once, and only if the method is not exact.
     draw
-        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; and
-        "mean_weight" (K,) where the law is that of `weight_draws`.
+        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; also
+        "mean_weight" (K,) if the law is that of `weight_draws`.
     cells
-        0-based level codes; of the not-applicable form, -1 where an item is absent.
+        0-based level codes; -1 for any value where there are no structural zeros, and, of the
+        not-applicable form, where an item is absent.
     num_levels
         Levels of each variable, static.
     method
-        "exact", the subset recursion (up to `MAX_VARIABLES` variables of
-        `kernels.mixed_membership.cell_probability`), which returns logarithms; "draws" of record
-        weights shared by all cells, which return a `CellEstimate`.
+        "exact" is the subset recursion (for up to `MAX_VARIABLES` variables, see
+        `kernels.mixed_membership.cell_probability`) and returns logarithms. "draws" uses draws of
+        record weights that all cells share, and returns a `CellEstimate`.
     num_draws
-        Draws; even.
+        Number of draws, an even number.
 
     Notes
     -----
-    A new record's alpha is the shared one or a fresh one from its prior Ga(a, b), not one fitted
-    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
-    taken for feasible ones: their probabilities are over P(feasible).
+    The alpha of a new record is the shared one, or a new draw from its prior Ga(a, b); it is not an
+    alpha of a sample record. This is eq. (10) of Battiston & Rimella (2024) without its Monte Carlo
+    error. All cells are assumed to be feasible: their probabilities are divided by P(feasible).
     """
     check_choice(("exact", "draws"), method=method)
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
-    if model.not_applicable:
-        cells = jnp.where(cells < 0, theta.shape[1], cells)
-        theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
+    # One more level, of probability one, for the variables of which nothing is asked.
+    cells = jnp.where(cells < 0, theta.shape[1], cells)
+    theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     theta, cells = _with_weights(draw, theta, cells)
     if method == "exact":
         return _log_probability_exact(model, draw, theta, cells) - log_feasible
@@ -198,6 +200,44 @@ def _log_probability_exact(
     return exact(log_weights=log_weights)
 
 
+@jax.named_scope("complete_records")
+def complete_records(
+    model: MembershipOptions, key: Key[Array, ""], draw: dict[str, Array], data: HDPData
+) -> Int[Array, "J n"]:
+    """Level codes of the padded sample, its missing values drawn given one kept draw.
+
+    There are no structural zeros.
+
+    Notes
+    -----
+    A record's missing values are drawn one after the other, each given those that are known or
+    drawn by then, the others summed out. This is exact where cell probabilities are.
+    """
+    num_levels = data.num_levels
+    method = "exact" if len(num_levels) <= model.max_exact_variables else "draws"
+    missing = data.rows == sum(num_levels)
+
+    def draw_variable(j, key, codes):
+        key_cells, key_level = Keys(key)
+        size, number = num_levels[j], codes.shape[1]
+        cells = jnp.broadcast_to(codes[:, None], (len(codes), size, number))
+        cells = cells.at[j].set(jnp.arange(size, dtype=codes.dtype)[:, None])
+        found = log_cell_probability(
+            model, key_cells, draw, cells.reshape(len(codes), -1).T, num_levels, method=method
+        )
+        log_p = found if method == "exact" else found.log_p
+        level, _ = draw_rows(key_level, log_p.reshape(size, number))
+        return codes.at[j].set(jnp.where(missing[j], level, codes[j]))
+
+    codes = jnp.where(missing, -1, data.rows - first_rows(num_levels)[:, None])
+    for j, of_variable in enumerate(Keys(key, len(num_levels))):
+        codes = lax.cond(
+            jnp.any(missing[j]), partial(draw_variable, j), lambda _, codes: codes, of_variable,
+            codes,
+        )  # fmt: skip
+    return codes
+
+
 @jax.named_scope("level_probabilities")
 def level_probabilities(
     model: MembershipOptions,
@@ -210,29 +250,29 @@ def level_probabilities(
     Parameters
     ----------
     model
-        Gives the prior of a new record's alpha.
+        Model that gives the prior of a new record's alpha.
     draw, num_levels
-        As of `log_cell_probability`.
+        As for `log_cell_probability`.
     feasible
         Sets of levels of the feasible boxes, which are disjoint. None: all cells.
 
     Returns
     -------
     probability
-        None where there are more variables than exact cell probabilities are quick for, or the
-        boxes are many.
+        None if there are too many variables for quick exact cell probabilities, or too many boxes.
     """
     weighted = "mean_weight" in draw
     if feasible is None and not weighted:
-        return draw["theta"] @ draw["g0"]
+        return draw["theta"][: sum(num_levels)] @ draw["g0"]
     if feasible is None:
-        # A pair of items: one of a variable, whichever, and that of the weight class.
+        # A pair of items: one of any variable, and the item of the weight class.
         pair, rows = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])
         return jnp.exp(_log_probability_exact(model, draw, pair, rows))
     num_boxes, num_rows = feasible.shape
     if len(num_levels) + weighted > model.max_exact_variables or feasible.size > _MOST_MARGINS:
         return None
-    # A box with one variable held at a level is a cell whose other levels are the box's sets.
+    # A box in which one variable is fixed at a level is a cell whose other levels are the box's
+    # sets.
     theta = pad_levels(draw["theta"], num_levels)
     sets = pad_levels(feasible.T.astype(theta.dtype), num_levels)
     masses = jnp.einsum("jlb,jlk->jbk", sets, theta, precision=lax.Precision.HIGHEST)
@@ -251,10 +291,10 @@ def level_probabilities(
 def _with_weights(
     draw: dict[str, Array], theta: Float[Array, "J L K"], cells: Int[Array, "C J"]
 ) -> tuple[Float[Array, "I L K"], Int[Array, "C I"]]:
-    """Levels and cells with the item of the weight class, where the law is a weighted one.
+    """Levels and cells with the item of the weight class, if the law is a weighted one.
 
-    A cell's probability is linear in the factor of one item: in the place of a level's
-    probability, its component has the mean weight of a record that has it there.
+    The probability of a cell is linear in the factor of one item. For the item of the weight class,
+    the mean weight given the component replaces the probability of a level.
     """
     if "mean_weight" not in draw:
         return theta, cells
@@ -263,12 +303,12 @@ def _with_weights(
 
 
 def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:
-    """Whether records, given by the rows of their levels, lie in one of the boxes."""
+    """Whether records, given by the rows of their levels, are in one of the boxes."""
     return jnp.any(jnp.all(boxes[:, rows], axis=1), axis=0)
 
 
 def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
-    """Put the rows of theta into one block per variable, padded with zeros to the most levels."""
+    """Arrange the rows of theta in one block per variable, padded with zeros to equal size."""
     first = first_rows(num_levels)
     level = np.arange(max(num_levels))
     exists = level < np.asarray(num_levels)[:, None]

@@ -1,4 +1,4 @@
-"""Options of the mixed membership models, and what the two do each in a way of its own."""
+"""Options of the mixed membership models, and methods that the two models implement differently."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from bnp_models.models.level_prior import (
     trees_of,
 )
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
-from bnp_models.models.model import Fitted, KnowsMargins, PredictsCells
+from bnp_models.models.model import Completes, Fitted, PredictsCells
 from bnp_models.models.options import option
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
@@ -27,20 +27,20 @@ CONCENTRATIONS = ("shared", "record", "hierarchical")
 
 AUGMENTATIONS = ("auto", "boxes", "simulation")
 
-# Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
-# 4, .. 128 parts and the stride of the dish move.
+# Records are padded to a multiple of this on all devices. It is divisible by 1, 2, 4, .. 128 parts
+# on devices and by the stride of the dish move.
 RECORD_MULTIPLE = 128
 
-# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
+# Number of draws of record weights for log P(feasible) if there are too many boxes to be exact.
 FEASIBLE_DRAWS = 1024
 
 
 class MembershipOptions(
     LevelPriorOptions[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
     PredictsCells[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
-    KnowsMargins[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
+    Completes[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
 ):
-    """Options that both mixed membership models have, which the functions of a sweep read."""
+    """Options of both mixed membership models, which the functions of a sweep use."""
 
     a: float = option(2.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
     b: float = option(1.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
@@ -102,23 +102,25 @@ class MembershipOptions(
         "level_shape": ("variable_level",),
     }
     conditions_type: ClassVar[type | None] = StructuralZeros
+    takes_missing: ClassVar[bool] = True
+    missing_under_conditions: ClassVar[bool] = False
     max_exact_variables: ClassVar[float] = 12
-    """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
+    """Limit for exact cell probabilities: 2,000 cells take 20 ms at 10 variables, 1 s at 13."""
 
     @property
     @abstractmethod
     def concentration(self) -> str:
-        """One of `CONCENTRATIONS`: an alpha for all records, or one each, b given or not."""
+        """One of `CONCENTRATIONS`: one alpha for all records, or one each with b given or drawn."""
 
     @property
     @abstractmethod
     def rate_prior(self) -> tuple[float, float]:
-        """Shape and rate of the prior of b, where it has one."""
+        """Shape and rate of the prior of b, if it has one."""
 
     @property
     @abstractmethod
     def alpha0(self) -> float | None:
-        """Concentration of G_0, where it is fixed."""
+        """Concentration of G_0, if it is fixed."""
 
     @property
     @abstractmethod
@@ -147,7 +149,7 @@ class MembershipOptions(
                 raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
 
     def check(self, table: Microdata) -> None:
-        """Raise `MicrodataError` unless the variables that are ordered or have groups fit it."""
+        """Raise `MicrodataError` unless the ordered variables and the groups fit the table."""
         trees_of(self, table.schema)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
@@ -165,7 +167,7 @@ class MembershipOptions(
         }
 
     def coding(self, conditions: StructuralZeros | None) -> Coding | None:
-        """Not-applicable form of the records, where it was asked for."""
+        """Not-applicable form of the records, if this option is on."""
         if conditions is None or not self.not_applicable:
             return None
         return conditions.not_applicable.coding
@@ -179,7 +181,7 @@ class MembershipOptions(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels: their sums."""
+        """Level probabilities of merged levels, which are sums of those of the levels."""
         return {"theta": merge_rows(draws["theta"], groups)}
 
     def warnings(self, run: Fitted[Microdata, StructuralZeros]) -> list[str]:
@@ -214,9 +216,9 @@ class MembershipOptions(
         augmented: Any = None,
         log_growth: Any = None,
     ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
-        """Draw alpha and the rate b of its prior, as `conditionals.draw_alpha`, which it is.
+        """Draw alpha and the rate b of its prior; this calls `conditionals.draw_alpha`.
 
-        A subclass may override it; no other move then changes them.
+        A subclass may override this method; no other move then changes alpha and b.
         """
 
     @abstractmethod
@@ -230,9 +232,10 @@ class MembershipOptions(
         """Draw alpha_0, the component weights, and the mass beyond the last component.
 
         `tables` are those of the sample, `added` those of augmented records. A subclass that
-        overrides it overrides `prior_tables` too, which moves under structural zeros use.
+        overrides this method must also override `prior_tables`, which moves under structural zeros
+        use.
         """
 
     @abstractmethod
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Tables that the prior of the weights adds to each component, and to no component."""
+        """Numbers of tables that the prior of the weights adds: per component, and without one."""

@@ -34,19 +34,19 @@ from bnp_models.models.mixed_membership.state import HDPData, HDPState
 from bnp_models.models.options import fixed_or
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Share of the slots that a start may fill.
+# Share of the slots that an initial state may fill.
 START_SHARE = 7 / 8
 
 
 def prepare(
     model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
 ) -> HDPData:
-    """Make the arrays of a complete sample, by `prepare_records`.
+    """Make the arrays of a sample, by `prepare_records`.
 
     Raises
     ------
     MicrodataError
-        As `prepare_records`, and `weighted_boxes` where the records have design weights.
+        As `prepare_records`, and as `weighted_boxes` if the records have design weights.
     """
     if isinstance(table, WeightedMicrodata) and conditions is not None:
         _check_weighted(model, conditions)
@@ -57,7 +57,7 @@ def prepare(
 
 
 def _check_weighted(model: MembershipOptions, conditions: StructuralZeros) -> None:
-    """Raise `MicrodataError` unless weighted laws under these structural zeros are exact."""
+    """Raise `MicrodataError` unless laws with design weights are exact under these zeros."""
     left = conditions.not_applicable.conditions if model.not_applicable else conditions
     if left is not None:
         sizes = left.schema.num_levels
@@ -72,12 +72,12 @@ def prepare_records(
     multiple: int = RECORD_MULTIPLE,
     trees: Mapping[int, Tree] | None = None,
 ) -> HDPData:
-    """Make the arrays of a complete coded sample.
+    """Make the arrays of a coded sample.
 
     Parameters
     ----------
     codes
-        (n, J) 0-based level codes, none missing.
+        (n, J) 0-based level codes, -1 where missing; none is under structural zeros.
     num_levels
         Levels of each variable.
     conditions
@@ -90,10 +90,13 @@ def prepare_records(
     Raises
     ------
     MicrodataError
-        If the conditions constrain too many variables for the augmentation that was asked for.
+        If the conditions constrain too many variables for the chosen augmentation.
     """
-    cells = group_cells(codes, num_levels)
-    distinct = cells.codes
+    # A missing value is a level of its own, the first.
+    cells = group_cells(codes + 1, [size + 1 for size in num_levels])
+    distinct = cells.codes - 1
+    # Its item, like one that does not apply, is absent, and says nothing.
+    may_be_absent = model.not_applicable or bool((codes < 0).any())
     if conditions is not None and model.not_applicable:
         coding, conditions = conditions.not_applicable
         codes, distinct = coding.reduce(codes), coding.reduce(distinct)
@@ -102,7 +105,7 @@ def prepare_records(
     padding = -num_records % multiple
     first_row = first_rows(num_levels)
     # An absent item has the only level of a variable of its own, of probability one.
-    levels = (*num_levels, 1) if model.not_applicable else num_levels
+    levels = (*num_levels, 1) if may_be_absent else num_levels
     absent = sum(num_levels)
     rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
     cell_rows = np.zeros_like(rows)
@@ -114,14 +117,15 @@ def prepare_records(
         rows=jnp.asarray(rows.T, jnp.int32),
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
-        # As many distributions whether items may be absent or not.
+        # The same number of distributions, whether or not items may be absent.
         levels=under_prior(
-            model, Levels.of_variables(levels, trees, spare=0 if model.not_applicable else 1)
+            model, Levels.of_variables(levels, trees, spare=0 if may_be_absent else 1)
         ),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
         zeros=zeros,
+        num_levels=tuple(num_levels),
     )
 
 
@@ -134,7 +138,7 @@ def init_state(
 ) -> HDPState:
     """Put every record in one of `num_components` components, at random.
 
-    Start from many: chains that begin with one component stay in worse modes for thousands
+    Choose many components: chains that begin with one component stay in worse modes for thousands
     of sweeps.
     """
     key_z, key_alpha = Keys(key)
@@ -183,14 +187,14 @@ def draw_prior(
     num_levels
         Levels of each variable, static.
     capacity
-        Slots for components, K; the mass beyond the last one is lumped into it.
+        Number K of slots for components; the mass beyond the last slot is added to it.
     levels
-        The levels, where some lie in groups.
+        The levels, if some are in groups.
 
     Returns
     -------
     state, codes
-        The state behind the sample, and the sample's 0-based level codes (J, n).
+        The state from which the sample was drawn, and the sample's 0-based level codes (J, n).
     """
     dtype = jnp.result_type(float)
     key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
@@ -207,7 +211,7 @@ def draw_prior(
     if levels is None:
         levels = under_prior(model, Levels.of_variables(num_levels))
     level_shape = draw_shape(model, key_shape, levels)
-    no_item = jnp.zeros((sum(num_levels), capacity), jnp.int32)
+    no_item = jnp.zeros((levels.variable.size, capacity), jnp.int32)
     theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
     g0 = jnp.exp(log_g0)
     z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))

@@ -15,20 +15,20 @@ from bnp_models.kernels.variates.levels import Levels
 
 
 class Zeros(eqx.Module):
-    """Structural zeros in the arrays that a sweep reads."""
+    """Structural zeros as the arrays that a sweep uses."""
 
     feasible: UrnBoxes | None
-    """The feasible boxes; None where their partitions cannot be listed."""
+    """The feasible boxes; None if there are too many partitions to list."""
     impossible: UrnBoxes | None
-    """The impossible boxes, where augmented records are drawn in them; else None."""
+    """The impossible boxes, if augmented records are drawn in them; otherwise None."""
     parts: LevelParts
     """Level parts by which augmented records are counted."""
     boxes: Bool[Array, "B R"]
     """The feasible boxes as sets of levels, for simulated records."""
     region: Region
-    """The same by group of variables: for splits and merges, and to estimate P(feasible)."""
+    """The feasible boxes by group of variables, for split-merge moves and estimated P(feasible)."""
     tilts: Float[Array, "E R"]
-    """Directions along which a component may tilt, one for each equivalence."""
+    """Directions of the tilt move of a component, one for each equivalence."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
 
@@ -37,42 +37,44 @@ class HDPData(eqx.Module):
     """The coded sample, records contiguous and padded."""
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
-    """Row of theta that holds each item's observed level."""
+    """Row of theta for each item's observed level."""
     weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """1 for a record, 0 for padding."""
     num_records: Int[Array, ""]
-    """Records, padding excluded."""
+    """Number of records, without padding."""
     levels: Levels
     """Levels of the variables, the rows of theta."""
     cell: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
-    """Distinct cell of each record."""
+    """Index of the distinct cell of each record."""
     cell_rows: Int[Array, "J n"]
     """Rows of theta of the distinct cells, padded to as many columns as `rows` has."""
     num_cells: Int[Array, ""]
-    """Distinct cells."""
+    """Number of distinct cells."""
     zeros: Zeros | None = None
     """Structural zeros, if there are any."""
+    num_levels: tuple[int, ...] = eqx.field(static=True, default=())
+    """Levels of each variable."""
 
 
 class HDPState(eqx.Module):
-    """State of one chain: all that it needs to go on."""
+    """State of one chain, from which it can be continued."""
 
     z: Integer[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
-    """Component of each item, in the smallest type of integers that holds it."""
+    """Component of each item, in the smallest sufficient type of integers."""
     g0: Float[Array, " K"]
-    """Component weights; free slots hold the broken remainder, those beyond its sticks nothing."""
+    """Component weights; the first free slots have the sticks of the remainder, the others 0."""
     theta: Float[Array, "R K"]
-    """Level probabilities by row and component; from the prior in free slots that have a weight."""
+    """Level probabilities by row and component; draws from the prior in free slots with weight."""
     level_shape: Float[Array, " R+G"]
     """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
     alpha: Float[Array, "*n"] = eqx.field(metadata={"record_axis": 0})
-    """Concentration of the records: one each, or a scalar where it is shared."""
+    """Concentration of the records: one for each record, or a scalar if it is shared."""
     rate: Float[Array, ""]
     """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
     alpha0: Float[Array, ""]
     """Concentration of G_0."""
     totals: Float[Array, " Q"] | None = None
-    """Partition totals of the feasible boxes under g0 and theta, where there are any."""
+    """Partition totals of the feasible boxes under g0 and theta, if boxes are listed."""
 
 
 class HDPInfo(eqx.Module):
@@ -87,19 +89,19 @@ class HDPInfo(eqx.Module):
     log_likelihood_items: Float[Array, ""]
     """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
     left_over: Float[Array, ""]
-    """Mass of G_0 beyond the last stick, which is left out: the driver bounds it."""
+    """Mass of G_0 beyond the last stick, which is left out; the driver keeps it small."""
     log_feasible: Float[Array, ""]
     """log P(feasible) of a record before truncation; 0 without structural zeros."""
     augmented: Int[Array, ""]
-    """Records drawn for the impossible region; -1 where they were too many and left out."""
+    """Number of records drawn in the impossible region; -1 if too many and left out."""
     accepted_tilts: Int[Array, ""]
-    """Tilt moves accepted, 0 or 1."""
+    """Number of accepted tilt moves, 0 or 1."""
     accepted_trajectories: Int[Array, ""]
-    """Hamiltonian moves accepted, 0 or 1."""
+    """Number of accepted Hamiltonian moves, 0 or 1."""
 
 
 class TruncatedFigures(NamedTuple):
-    """Figures of one sweep under structural zeros, named as those of `HDPInfo`."""
+    """Figures of one sweep under structural zeros; the names are those of `HDPInfo`."""
 
     log_feasible: Float[Array, ""]
     augmented: Int[Array, ""]
@@ -116,9 +118,9 @@ def sweep_info(
     left_over: Float[Array, ""],
     truncated: TruncatedFigures | None = None,
 ) -> HDPInfo:
-    """Sum a sweep up, given tables by component and items by row and component of the sample.
+    """Figures of a sweep, given the sample's tables by component and items by row and component.
 
-    Figures of structural zeros are 0 without.
+    Figures about structural zeros are 0 if there are none.
     """
     if truncated is None:
         none = jnp.zeros((), jnp.int32)
@@ -140,13 +142,13 @@ def mean_alpha(alpha: Float[Array, "*n"], num_records: Int[Array, ""]) -> Float[
     """Shared alpha, or the mean over records, which come before padding."""
     if alpha.ndim == 0:
         return alpha
-    # Times the reciprocal, which is what some shardings would be compiled to.
+    # Multiplied by the reciprocal, because that is how the division is compiled for some shardings.
     weight = (jnp.arange(alpha.size) < num_records).astype(jnp.int32)
     return order_free_sum(alpha * weight) * (1 / num_records)
 
 
 def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]) -> Float[Array, ""]:
     """sum_ij log theta_{z_ij, j}(x_ij), given items by row and component."""
-    # No item is at a level of probability zero, nor may it turn the others' sum into nan.
+    # No item is at a level of probability zero; such a level must not turn the sum into nan.
     log_theta = jnp.log(jnp.where(counts > 0, theta, 1))
     return -order_free_sum(-(counts * log_theta).reshape(-1))

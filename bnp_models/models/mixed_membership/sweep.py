@@ -52,20 +52,21 @@ from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
-# Slots that dish moves and seating choose among, in samples of up to `SMALL_SAMPLE` records and in
-# others: more than the components of most of them, since those that are left out hardly change.
+# Number of slots among which dish moves and seating choose, in samples of up to `SMALL_SAMPLE`
+# records and in larger ones. Most samples have fewer components; others would hardly ever change.
 DISH_SLOTS = (32, 64)
 SMALL_SAMPLE = 1024
 
-# Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
+# Least number of distinct cells for a whole-record move: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
 
-# Where alpha is larger, labels of all records are drawn in every sweep: there some 15% and more of
-# the records of 10 items have several tables. Else those of one record of every so many.
+# If alpha is larger than the first number, labels of all records are drawn in every sweep: then
+# about 15% or more of the records with 10 items have several tables. Otherwise labels are drawn for
+# one of this many records.
 SMALL_ALPHA = 0.05
 LABEL_STRIDE = 8
 
-# Items that `update_seating` takes at the most: its cost grows as 2^J.
+# Largest number of items for `update_seating`, whose cost grows as 2^J.
 MAX_SEATED_ITEMS = 12
 
 
@@ -79,12 +80,13 @@ def sweep_with(
 ) -> tuple[HDPState, HDPInfo]:
     """Draw labels, tables and dishes, and then the parameters.
 
-    While `iteration` is negative components die by themselves: a split or merge this early may
-    settle in a worse mode, and under a learned prior of the levels, which is uniform until then,
-    chains that start from many components would need more slots.
+    While `iteration` is negative, there are no splits and merges, and surplus components disappear
+    without them. A split or merge this early may lead to a worse mode. The prior of the levels is
+    uniform until then: with a learned prior, chains that start from many components would need more
+    slots.
 
-    `update` draws the parameters where there are no structural zeros. The order of the steps is one
-    that leaves the posterior invariant.
+    `update` draws the parameters if there are no structural zeros. The order of the steps leaves
+    the posterior invariant.
     """
     key_z, key_seating, key_tables, key_dish, key_parameters = Keys(key, 5)
     type_of_z = state.z.dtype
@@ -107,11 +109,11 @@ def sweep_with(
 def update_labels(
     key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
 ) -> HDPState:
-    """Step 1: draw items' labels, the record weights integrated out.
+    """Step 1: draw the labels of items, with the record weights integrated out.
 
-    Those of all records; on a CPU, where the shared alpha is so small that hardly any record has
-    two tables, those of one record of every `LABEL_STRIDE`, in rotation. This leaves alpha as it
-    is, and so may depend on it.
+    Usually the labels of all records are drawn. On a CPU, if the shared alpha is so small that
+    hardly any record has two tables, only one of every `LABEL_STRIDE` records is updated, in
+    rotation. This choice may depend on alpha, because the step does not change alpha.
     """
     if state.alpha.ndim or on_accelerator():
         z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
@@ -131,7 +133,7 @@ def update_labels(
 
 
 def take_turn(x: Int[Array, "J n"], turn: Int[Array, ""], stride: int) -> Int[Array, "J m"]:
-    """Take one of every `stride` records, the same of each, so that shards of records stay so."""
+    """Take one of every `stride` records in a way that keeps the records on their devices."""
     folded = x.reshape(len(x), -1, stride)
     return lax.dynamic_index_in_dim(folded, turn, axis=-1, keepdims=False)
 
@@ -139,13 +141,13 @@ def take_turn(x: Int[Array, "J n"], turn: Int[Array, ""], stride: int) -> Int[Ar
 def put_turn(
     x: Int[Array, "J n"], moved: Int[Array, "J m"], turn: Int[Array, ""], stride: int
 ) -> Int[Array, "J n"]:
-    """Put the records of a turn back."""
+    """Put the records of `take_turn` back."""
     folded = x.reshape(len(x), -1, stride)
     return lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1).reshape(x.shape)
 
 
 def dish_slots(num_records: int) -> int:
-    """Slots that dish moves and seating choose among in a sample of this size."""
+    """Number of slots among which dish moves and seating choose in a sample of this size."""
     return DISH_SLOTS[num_records > SMALL_SAMPLE]
 
 
@@ -153,9 +155,10 @@ def dish_slots(num_records: int) -> int:
 def update_seating(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> HDPState:
-    """Draw the shared alpha with the labels of records of few tables summed out, and then these.
+    """Draw the shared alpha, labels of records with few tables summed out; then draw these labels.
 
-    Where log P(feasible) is not at hand, or `draw_alpha` alone changes alpha, it stays as it is.
+    Alpha does not change if log P(feasible) is not available, or if only `draw_alpha` may change
+    it.
     """
     key_tables, key_slots, key_alpha, key_z = Keys(key, 4)
     num_items, num_padded = state.z.shape
@@ -169,7 +172,7 @@ def update_seating(
     boxes = None if data.zeros is None else data.zeros.feasible
     if moves_alpha(model) and (data.zeros is None or boxes is not None):
         growth = None if boxes is None else log_growth_given(model, state, boxes)
-        # In integers: ones added to floats would stop at 2**24.
+        # In integers, because floats that count one by one stop at 2**24.
         records = count_components(data.cell, seated & real, num_padded).astype(alpha.dtype)
         others = real & ~seated
         alpha = seatless_shared_concentration(
@@ -183,7 +186,7 @@ def update_seating(
 
 @jax.named_scope("draw_tables")
 def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
-    """Step 2: draw which items open a table, with concentration alpha_i g_0k."""
+    """Step 2: draw which items open a new table, with concentration alpha_i g_0k."""
     return table_indicators(key, state.z, state.alpha * state.g0[state.z])
 
 
@@ -198,8 +201,9 @@ def update_dishes(
 ) -> HDPState:
     """Draw new components for whole tables, given the seating.
 
-    Of all records at one table, the distinct cells of this iteration's turn are drawn; of the other
-    tables, one each of the records whose turn it is.
+    Each iteration updates a part of the sample. For records at one table, it draws new components
+    for the distinct cells in this part. For each other record in this part, it draws a new
+    component for one table.
     """
     key_slots, key_whole, key_part = Keys(key, 3)
     num_padded = state.z.shape[1]
@@ -208,7 +212,7 @@ def update_dishes(
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
         turns = (data.num_cells + size - 1) // size
-        # The last turn's cells end with the padding, and some have had a turn before.
+        # The cells of the last turn end with padding, and some had a turn before.
         first_cell = jnp.minimum((iteration % turns) * size, num_padded - size)
         cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
         cells = SomeCells(data.cell, cell_rows, first_cell)
@@ -233,12 +237,12 @@ def update_parameters(
 ) -> tuple[HDPState, HDPInfo]:
     """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
 
-    The prior of the levels is drawn before theta. Components come first of the slots, and then the
-    free sticks: what is drawn for each slot is drawn for those alone.
+    The prior of the levels is drawn before theta. Components are in the first slots, followed by
+    the free sticks; quantities for slots are drawn only for these.
 
-    `model` is a `bnp_models.HDPMixedMembership`. alpha_0 and the split-merge move have g_0
-    integrated out, so that g_0 is redrawn at once after them; any other order has a wrong
-    stationary distribution.
+    `model` is a `bnp_models.HDPMixedMembership`. In the steps for alpha_0 and for splits and
+    merges, g_0 is integrated out. Therefore g_0 is drawn immediately after them; any other order
+    has a wrong stationary distribution.
     """
     key_alpha, key_alpha0, key_split, key_g0, key_theta, key_levels = Keys(key, 6)
     num_rows, capacity = state.theta.shape
@@ -270,7 +274,7 @@ def update_parameters(
 def components_first(
     z: Int[Array, "J n"], tables: Int[Array, " K"]
 ) -> tuple[Int[Array, "J n"], Int[Array, " K"]]:
-    """Labels, and tables by component, with the slots that have tables first, in their order."""
+    """Labels, and tables by component, after moving slots with tables to the front, in order."""
     active = tables > 0
     before = jnp.where(active, jnp.cumsum(active), jnp.sum(active) + jnp.cumsum(~active))
     place = (before - 1).astype(z.dtype)
@@ -278,7 +282,7 @@ def components_first(
 
 
 Labelled: TypeAlias = tuple[Int[Array, "J n"], Int[Array, "R K"], Int[Array, " K"]]
-"""Labels, and by component: items by row of theta, and tables."""
+"""Labels, and for each component its items by row of theta and its number of tables."""
 
 
 @jax.named_scope("split_merge")
@@ -291,7 +295,7 @@ def draw_split_merge(
     level_shape: Float[Array, " R"],
     double: bool,
 ) -> Labelled:
-    """Split or merge components, g_0 and theta integrated out."""
+    """Split or merge components, with g_0 and theta integrated out."""
     key_seat, key_split = Keys(key)
     z, counts, tables = labelled
     items = SeatedItems(z, seat_items(key_seat, z, opens), data.rows, data.num_records)

@@ -1,12 +1,12 @@
 """Parameter updates of mixed membership models under structural zeros.
 
-Where P(feasible) is exact, concentrations, splits and merges, tilts and trajectories integrate the
-truncation; weights and level probabilities are drawn given augmented records of the impossible
-region.
+If P(feasible) is exact, the truncation is integrated in the updates of concentrations, in splits
+and merges, tilts and Hamiltonian trajectories. Weights and level probabilities are drawn given
+augmented records of the impossible region.
 
-Where sums of floats decide, chains are taken one after the other (`in_turn` of
-`kernels.numerics.lanes`): several together are rounded otherwise than one alone, and their
-draws would depend on the devices.
+If sums of floats decide about a move, chains are computed one after the other (`in_turn` of
+`kernels.numerics.lanes`). Several chains together are rounded differently from one alone, and their
+draws would then depend on the devices.
 """
 
 import dataclasses
@@ -76,9 +76,8 @@ def update_parameters_truncated(
     """Steps 3 to 6 under structural zeros.
 
     Splits and merges, concentrations of records, trajectories and tilts come first, with the
-    truncation integrated exactly. Then the
-    records of the impossible region are drawn, count like the sample's in alpha_0, g_0 and theta,
-    and are forgotten.
+    truncation integrated exactly. Then the records of the impossible region are drawn. They are
+    counted like those of the sample in the updates of alpha_0, g_0 and theta, and then discarded.
     """
     (
         key_alpha, key_tilt, key_augment, key_weights, key_theta, key_feasible, key_components,
@@ -88,7 +87,7 @@ def update_parameters_truncated(
     zeros = data.zeros
     assert zeros is not None
     state = update_components_truncated(model, key_components, state, data, opens, iteration)
-    # Where the truncation can be integrated.
+    # If the truncation can be integrated.
     boxes = None if model.augmentation == "simulation" else zeros.feasible
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
@@ -131,7 +130,7 @@ def draw_components(
 
     The second result is the mass left over.
 
-    All stay as they are where the augmented records were too many to count.
+    Nothing changes if there were too many augmented records to count.
     """
     assert data.zeros is not None
     key_weights, key_theta, key_levels = keys
@@ -156,9 +155,9 @@ def draw_components(
 
 
 def _draw_level_shape(model, key, state, data, counts, augmented, iteration):
-    """Draw the shapes of the levels' prior, given augmented records by level and not by part.
+    """Draw the shapes of the levels' prior, given augmented records by level and not by level part.
 
-    The second result is the counts with these records by level, where they had to be drawn.
+    The second result is the counts with these records by level, if they had to be drawn.
     """
     if not learns_levels(model) and not data.levels.layers:
         return state.level_shape, counts
@@ -178,7 +177,7 @@ def update_trajectory(
     tables: Int[Array, " K"],
     num_tables: Int[Array, ""],
 ) -> tuple[HDPState, Bool[Array, ""]]:
-    """Move theta, g_0 and the shared alpha, or b, together; the truncation integrated exactly."""
+    """Move theta, g_0 and the shared alpha (or b) together, with the truncation integrated."""
     if not model.trajectory_steps:
         return state, jnp.zeros((), bool)
     assert data.zeros is not None and data.zeros.feasible is not None
@@ -216,7 +215,7 @@ def _dirichlet_density(model, state, data, counts, tables) -> DirichletDensity:
 def _concentration_density(model, state, n, num_tables, sum_alpha) -> Concentration | None:
     """Density of the shared alpha given the tables, or of b given all alphas; None: neither moves.
 
-    The truncation is not part of it.
+    It does not include the truncation.
     """
     if not moves_alpha(model):
         return None
@@ -246,7 +245,7 @@ def update_tilts(
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
 ) -> tuple[HDPState, Bool[Array, ""]]:
-    """Slide one component along one of the equivalences among the structural zeros."""
+    """Tilt one component along one of the equivalences of the structural zeros."""
     zeros = data.zeros
     assert zeros is not None
     boxes = zeros.feasible
@@ -279,7 +278,7 @@ def update_components_truncated(
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> HDPState:
-    """Split or merge components, every so many sweeps; only where P(feasible) is exact."""
+    """Split or merge components in some sweeps; only if P(feasible) is exact."""
     assert data.zeros is not None
     if not model.split_merge_every or data.zeros.feasible is None:
         return state
@@ -292,7 +291,7 @@ def update_components_truncated(
 
 
 def _split_or_merge(model, key, state, data, opens) -> HDPState:
-    """Split or merge components, the truncation integrated exactly."""
+    """Split or merge components, with the truncation integrated exactly."""
     key_seat, key_sides, key_move = Keys(key, 3)
     num_rows, capacity = state.theta.shape
     boxes, region = data.zeros.feasible, data.zeros.region

@@ -1,7 +1,7 @@
 """Rules of households as tables over a head and one other member, for the kernels.
 
-`bnp_models.rules.head_forms` says which rules have this form; the tables are those that
-`bnp_models.kernels.nested.judges` looks households up in.
+`bnp_models.rules.head_forms` finds the rules that have this form.
+`bnp_models.kernels.nested.judges` uses the tables to judge households.
 """
 
 import itertools
@@ -17,18 +17,18 @@ from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.rules.head_forms import HeadForm
 
 MAX_COMPOSITIONS = 2000
-"""Ways to make up a household of kinds of members up to which P(possible) is computed exactly."""
+"""Largest number of compositions of a household for which P(possible) is computed exactly."""
 
 
 def head_of(form: HeadForm) -> Head | None:
-    """Kind of members of whom the rules want exactly one, where one member variable tells them."""
+    """Head, if the rules require exactly one and one member variable identifies heads."""
     if not form.is_head.any():
         return None
     is_head = form.is_head.reshape(form.num_member_levels)
     for axis, variable in enumerate(form.columns.member):
         others = tuple(k for k in range(is_head.ndim) if k != axis)
         levels = np.asarray(is_head.all(axis=others))
-        # Where all levels are a head's, nobody is left to be counted apart.
+        # If all levels are those of heads, there are no other members.
         if (levels == is_head.any(axis=others)).all() and not levels.all():
             return Head(variable, tuple(levels.tolist()))
     return None
@@ -42,11 +42,12 @@ def head_tables(
     Parameters
     ----------
     form
-        The rules in that form, the rest of them left out.
+        The rules that have this form.
     others
-        Members beside a head, of each size.
+        Number of members besides the head, for each size.
     relative
-        Coding of the members, if they are coded relative to a head: the tables are of codes.
+        Coding of the members, if they are coded relative to a head; the tables then use these
+        codes.
     """
     num_joint = form.is_head.size
     head_index = np.zeros(num_joint, np.int32)
@@ -85,10 +86,10 @@ def _compositions(
     kind: np.ndarray,
     pair_ok: np.ndarray,
 ) -> Compositions | None:
-    """Allowed numbers of other members of each kind, and which levels of a kind fit a head.
+    """Allowed numbers of other members of each kind, and the levels of each kind that fit a head.
 
-    None where there are more than `MAX_COMPOSITIONS`. The arguments are the fields of `HeadTables`
-    as arrays of NumPy, (pairs, 2, kinds) for `apart`, and the numbers of other members.
+    None if there are more than `MAX_COMPOSITIONS`. The arguments are the fields of `HeadTables` as
+    NumPy arrays, with the shape (pairs, 2, kinds) for `apart`, and the numbers of other members.
     """
     num_kinds = limited.shape[1]
     if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
@@ -120,7 +121,7 @@ def _compositions(
 def _allowed_counts(
     members: int, limited: np.ndarray, at_most: Sequence[int], apart: np.ndarray
 ) -> np.ndarray:
-    """Ways (compositions, kinds) to make so many members up of kinds that the rules allow."""
+    """Numbers of members of each kind (compositions, kinds) that the rules allow."""
     num_kinds = limited.shape[1]
     last = members + num_kinds - 1
     bars = itertools.combinations(range(last), num_kinds - 1)

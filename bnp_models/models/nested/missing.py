@@ -15,11 +15,11 @@ from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.models.nested.state import Missing, NestedData, NestedState
 
 MISSING_ATTEMPTS = 4
-"""Proposals of missing values in a sweep."""
+"""Number of proposals for missing values in a sweep."""
 
 
 def fill_in(state: NestedState, data: NestedData) -> NestedData:
-    """Fill the missing values of the data in as they are in this state."""
+    """Fill in the missing values of the data with those of this state."""
     if not data.missing:
         return data
     number = data.at_household.shape[1]
@@ -33,7 +33,7 @@ def fill_in(state: NestedState, data: NestedData) -> NestedData:
 
 
 def completed_values(data: NestedData) -> Int[Array, " C"]:
-    """Codes of the missing values, of data in which they are filled in, for `fill_in`."""
+    """Codes of the missing values, taken from completed data, for `fill_in`."""
     if not data.missing:
         return jnp.zeros(1, jnp.int32)
     first = jnp.asarray(first_rows(data.household.num_levels), jnp.int32)
@@ -51,20 +51,21 @@ def update_missing(
 ) -> NestedData:
     """Draw the missing values of the incomplete households, given their classes.
 
-    Values drawn from the classes are a Metropolis-Hastings proposal that is accepted where the
-    household is possible: all missing values of a household at once, then random halves of them.
+    Values that are drawn from the classes are a Metropolis-Hastings proposal, which is accepted if
+    the household is possible. First all missing values of a household are proposed together, then
+    random halves of them.
 
     Parameters
     ----------
     g, m
         Classes of the households and of the members.
     data
-        The sample, missing values filled in as in this state.
+        The sample, completed with the missing values of this state.
 
     Returns
     -------
     data
-        The sample, missing values drawn.
+        The sample, with new missing values.
     """
     if not data.missing:
         return data
@@ -102,7 +103,7 @@ def _attempt(
     t: Int[Array, ""],
     codes: tuple[Int[Array, "I q"], Int[Array, "I h p"]],
 ) -> tuple[Int[Array, "I q"], Int[Array, "I h p"]]:
-    """Propose missing values of one block, all of a household's where t is 0; keep possible ones.
+    """Propose missing values of one block (all of a household's if t is 0); keep possible ones.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def _draw_codes(
     levels: Variables,
     classes: Int[Array, " units"],
 ) -> Int[Array, "units variables"]:
-    """Draw codes of all variables, of units in these classes."""
+    """Draw codes of all variables for units in these classes."""
     num_variables = len(levels.num_levels)
     u = uniform(words(key, (num_variables, classes.size)), log_levels.dtype.type)
     tables = [cumulative_sum(jnp.exp(levels.block(log_levels, j)).T) for j in range(num_variables)]

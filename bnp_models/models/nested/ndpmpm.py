@@ -6,7 +6,8 @@
     size and values of household i ~ lambda_{G_i},  values of its member j ~ phi_{G_i M_ij}
 
 truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reiter & Wang 2018,
-doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
+doi:10.1214/16-BA1047). The functions are pure: `jax.jit` can compile them, and `jax.vmap` can run
+them over chains.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
 
 SIZE = "household size"
-"""Name of the variable that is the number of members, among the households' own."""
+"""Name of the household variable for the number of members."""
 
 
 @documented
@@ -122,7 +123,7 @@ class NDPMPM(NestedOptions):
     def init(
         self, key: Key[Array, ""], data: NestedData, capacity: int, num_components: Int[Array, ""]
     ) -> NestedState:
-        """A start with every household in one of the classes, at random, and so its members."""
+        """Initial state in which all households and members are in random classes."""
         del capacity
         key_g, key_m, key_parameters = Keys(key, 3)
         limit = jnp.minimum(num_components, self.components)
@@ -136,7 +137,7 @@ class NDPMPM(NestedOptions):
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
-        """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
+        """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
         del data
         return reordered(state, jnp.argsort(-state.log_pi), jnp.argsort(-state.log_omega, axis=1))
 
@@ -186,7 +187,7 @@ class NDPMPM(NestedOptions):
         )
 
     def warnings(self, run: Fitted[Households, Rules]) -> list[str]:
-        """Sentences on last classes in use, on what was not counted, and on cap-and-weight."""
+        """Sentences on full last classes, uncounted households, and cap-and-weight."""
         draws = run.draws
         checks = (
             last_class_used(draws, "households"), self._last_member_class(draws),

@@ -1,4 +1,4 @@
-"""Options of the nested model, as its conditionals read them."""
+"""Options of the nested model, which its conditionals use."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class NestedOptions(
     FixedComponents[Households, Rules, NestedData, NestedState, NestedInfo],
     MakesHouseholds[Households, Rules, NestedData, NestedState, NestedInfo],
 ):
-    """Options of `bnp_models.NDPMPM`, as its conditionals read them."""
+    """Options of `bnp_models.NDPMPM`, which its conditionals use."""
 
     components: int = option(
         40, "Household classes F at which the sticks are truncated.", least=2, command=True
@@ -91,16 +91,17 @@ class NestedOptions(
 
     @property
     def fixed_beta(self) -> float | None:
-        """The concentration of the member classes, where it is fixed."""
+        """The concentration of the member classes, if it is fixed."""
         return None if isinstance(self.beta, str) else self.beta
 
     def draw_weights(
         self, key: Key[Array, ""], counts: Int[Array, "*g k"], concentration: Float[Array, "*g"]
     ) -> tuple[Float[Array, "*g k"], Float[Array, "*g"]]:
-        """Draw log weights given the members of each class, and what concentrations depend on.
+        """Draw log weights given the members of each class, and the statistics for concentrations.
 
-        Of the household classes, and of the member classes of all of these. A subclass may override
-        it, and must then turn off `reorder`, whose moves know these sticks.
+        The function is called for the household classes, and for the member classes of all of them.
+        A subclass may override it. It must then turn off `reorder`, because these moves assume
+        stick-breaking weights.
         """
         return truncated_sticks(key, counts, concentration)
 
@@ -112,12 +113,12 @@ class NestedOptions(
         sum_log_1mv: Float[Array, ""],
         sums_log_1mv: Float[Array, " F"],
     ) -> tuple[Float[Array, ""], Float[Array, " *F"]]:
-        """Draw alpha and beta given the sticks, where they are not fixed; may be overridden.
+        """Draw alpha and beta given the sticks, if they are not fixed; a subclass may override it.
 
         Parameters
         ----------
         alpha, beta
-            The concentrations as they are.
+            The current concentrations.
         sum_log_1mv, sums_log_1mv
             Sums of log(1 - V_k) over the sticks of the household classes, and over those of the
             member classes of each.

@@ -1,4 +1,4 @@
-"""Possible households given one kept draw: simulated, and the margins of their variables."""
+"""Possible households given one kept draw: simulation, and margins of their variables."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from bnp_models.models.nested.state import NESTED, NestedData
 from bnp_models.models.nested.sweep import judge_of, log_feasible_of
 
 MEMBERS_AT_ONCE = 4
-"""Room for members, for each of the households that are simulated at once."""
+"""Number of places for members, for each of the households that are simulated at once."""
 
 
 def simulate_possible(
@@ -28,13 +28,14 @@ def simulate_possible(
     Parameters
     ----------
     draw
-        Arrays of `NESTED`.
+        Arrays named in `NESTED`.
     data
         The sample, of which only sizes and rules are used.
     left
-        Proportion in which to simulate each size: the households of one size do not depend on it.
+        Relative frequency with which each size is simulated. The distribution of households of one
+        size does not depend on it.
     lanes
-        Households at once.
+        Number of households that are simulated at once.
     """
     key_draw, key_judge = Keys(key, 2)
     household = Variables(
@@ -62,27 +63,28 @@ def simulate_possible(
 def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array, " Q+R"] | None:
     """Probability of every level of a household's variables and of its members', given one draw.
 
-    Of possible households that have the sizes of the sample's; the levels of members are those of
-    one member in so many, relative to the head's where there is a coding.
+    The probabilities are those of possible households with the sizes of the sample, and of a random
+    member of these. If members are coded relative to the head, the levels are those of the coding.
 
     Parameters
     ----------
     draw
-        Arrays of `NESTED`.
+        Arrays named in `NESTED`.
     data
         The sample, of which only sizes and rules are used.
 
     Returns
     -------
     probability
-        Rows of households, their size last, then of members. None where P(possible) has no closed
-        form under these rules.
+        Rows of household levels, with the sizes last, and then of member levels. None if
+        P(possible) has no closed form under these rules.
 
     Notes
     -----
     P(possible) is a sum of products of weights and level probabilities, one for each value of a
-    household and of its members. Its logarithm's derivative by that of a probability is therefore
-    the expected number of times that it occurs in a possible household.
+    household and of its members. The derivative of its logarithm with respect to the logarithm of a
+    probability is therefore the expected number of times that the level occurs in a possible
+    household.
     """
     if not data.closed_form:
         return None
@@ -97,7 +99,7 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
     of_class, of_nested, of_household, of_member = occurring(
         log_pi, log_omega, tilted, log_phi, data
     )
-    # What no rule reads has the probabilities of its class.
+    # Variables that no rule uses have the probabilities of their class.
     household = jnp.where(
         _is_read(data.household, size=True)[:, None], of_household, of_class * jnp.exp(log_lambda)
     )
@@ -109,6 +111,6 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
 
 
 def _is_read(levels: Variables, size: bool = False) -> np.ndarray:
-    """Whether rules read the variable of each row; the last one counts where it is the size."""
+    """Whether rules use the variable of each row; the last variable counts if it is the size."""
     last = (len(levels.num_levels) - 1,) if size else ()
     return np.isin(variable_of_rows(levels.num_levels), (*levels.read, *last))

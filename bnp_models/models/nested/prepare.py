@@ -27,13 +27,13 @@ from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import CompiledRules, Rules
 
 DISTINCT_BELOW = 0.8
-"""Largest share of distinct members with which probabilities are computed once for each."""
+"""Largest share of distinct members for which probabilities are computed once per distinct one."""
 
 PARTS_ON_ACCELERATORS = 8
-"""Parts that households lie in on accelerators, so that as many devices can have some each."""
+"""Number of parts of the households on accelerators, so that this many devices can share them."""
 
 FEW_MEMBERS = 512
-"""Number of members below which distinct members are not looked for."""
+"""Number of members below which distinct members are not searched for."""
 
 
 def prepare_households(
@@ -44,9 +44,9 @@ def prepare_households(
     Parameters
     ----------
     model
-        The model, whose `relative` says how levels are coded.
+        The model; its `relative` says how levels are coded.
     table
-        The sample; its missing values are completed by possible ones to start from.
+        The sample; its missing values get possible initial values.
     rules
         Rules that possible households keep, if there are any.
 
@@ -112,13 +112,13 @@ def prepare_households(
 def trees_of(
     model: NestedOptions, schema: HouseholdSchema
 ) -> tuple[dict[int, Tree], dict[int, Tree]]:
-    """Groups of levels by column: of households, those of heads included, and of members.
+    """Groups of levels by column, for households (with the columns of heads) and for members.
 
     Raises
     ------
     MicrodataError
-        If there is no such variable, it is the relationship, or relative and has groups; or its
-        levels are not in order, or one is in no group.
+        If a variable is unknown, is the relationship, or has groups and is coded relative to the
+        head; or if its levels are not in order, or a level is in no group.
     """
     household, member = schema.household_variables, schema.member_variables
     told = {f"head_{name}" for name in member}.intersection(household)
@@ -145,7 +145,7 @@ def trees_of(
 
 
 def _variables_of_members(member: Variables, head: Head | None) -> np.ndarray:
-    """Variable of each row of phi; the levels of heads are a variable of their own, the last."""
+    """Variable of each row of phi; the levels of heads are a separate variable, the last one."""
     variable = variable_of_rows(member.num_levels)
     if head is not None:
         variable[member.rows(head.variable)][np.array(head.levels)] = len(member.num_levels)
@@ -155,8 +155,9 @@ def _variables_of_members(member: Variables, head: Head | None) -> np.ndarray:
 def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
     """Dirichlet shapes of the shares of kinds, no head and head.
 
-    How many heads a household would have before truncation the data cannot say: a learned prior
-    might leave next to no household possible, and Dir(1) of all levels leaves few.
+    The data give no information on how many heads a household would have before truncation. With a
+    learned prior nearly all households might be impossible, and with Dir(1) for all levels few are
+    possible.
     """
     if head is None:
         return ()
@@ -169,7 +170,7 @@ def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
 def missing_values(table: Households) -> tuple[np.ndarray, np.ndarray]:
     """(variable, unit) of the missing values of households and of members, in the order of sizes.
 
-    It is the order of `NestedState.completed` too, those of households first.
+    This is also the order of `NestedState.completed`, with those of households first.
     """
     order, order_of_members = table.order_by_size
     at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))
@@ -186,7 +187,7 @@ def _at_places(at: np.ndarray, places: Places) -> Int[Array, "2 C"]:
 def _missing_by_block(
     blocks: Sequence[SizeBlock], household_place: np.ndarray, member_place: np.ndarray
 ) -> tuple[Missing, ...]:
-    """Incomplete households of each block that has any, by their places."""
+    """Incomplete households of each block that has any, given by their positions."""
     missing = []
     first_household = first_member = 0
     for block in blocks:
@@ -212,7 +213,7 @@ def _missing_by_block(
 def _codes_by_size(
     table: Households, relative: RelativeCoding | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n, q + 1) of households, the size the last one, and (p, N) of members."""
+    """Codes (n, q + 1) of households, with the size last, and codes (p, N) of members."""
     blocks = table.size_blocks
     size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
     order, _ = table.order_by_size
@@ -228,7 +229,7 @@ def _codes_by_size(
 
 
 class _Region(NamedTuple):
-    """The possible households, in the forms in which the sampler asks for them."""
+    """The possible households, in the forms that the sampler needs."""
 
     household: Sequence[int] = ()
     """Household columns that the rules read."""
@@ -239,9 +240,9 @@ class _Region(NamedTuple):
     head: Head | None = None
     """Members of whom every household has exactly one."""
     tables: HeadTables | None = None
-    """The rules as tables, where they have that form."""
+    """The rules as tables, if they have that form."""
     is_head: Bool[Array, " J"] | None = None
-    """Joint levels of a head among the members, if the tables have such."""
+    """Whether each joint level is one of a head, if the tables have heads among the members."""
 
 
 def _possible_region(
@@ -250,7 +251,7 @@ def _possible_region(
     relative: RelativeCoding | None,
     blocks: Sequence[SizeBlock],
 ) -> _Region:
-    """Compile the rules, and make tables of them where they have that form."""
+    """Compile the rules, and make tables of them if they have that form."""
     if rules is None or not len(rules):
         return _Region()
     household, member = rules.columns(schema)
@@ -277,7 +278,7 @@ def _possible_region(
 def _distinct_members(
     member_codes: np.ndarray,
 ) -> tuple[Int[Array, "p U"] | None, Int[Array, " N"] | None]:
-    """Distinct members and the index of each member among them, where they are few enough."""
+    """Distinct members and the index of each member among them, if there are few enough."""
     if member_codes.shape[1] < FEW_MEMBERS:
         return None, None
     codes, index = np.unique(member_codes, axis=1, return_inverse=True)

@@ -1,11 +1,11 @@
-"""Members' values relative to those of their head, so that classes need not tell ages apart.
+"""Members' values relative to those of their head, so that classes need not represent ages.
 
 Given its classes, a household's members are independent of their head (Hu, Reiter & Wang 2018,
-doi:10.1214/16-BA1047). Ages of couples then agree only as far as there are classes of households by
-age. Coded as the difference to the head's age, the same agreement is one narrow distribution that
-all couples share; and race, coded as the head's or another, needs no class for each race. Given the
-head the codes are one to one, so that no household is added or lost, and rules are asked about the
-values that the codes stand for.
+doi:10.1214/16-BA1047). The ages of couples are then similar only if there are classes of households
+for each age. If age is coded as the difference from the head's age, this similarity is one narrow
+distribution for all couples. If race is coded as equal to the head's or not, no class for each race
+is needed. Given the head, codes and values correspond one to one, so that no household is added or
+lost. Rules are applied to the values that the codes represent.
 """
 
 import math
@@ -38,15 +38,15 @@ class Pair(NamedTuple):
     kind: str
     """One of `KINDS`."""
     num_levels: int
-    """Levels of both."""
+    """Number of levels of both."""
 
     @property
     def decoded(self) -> np.ndarray:
-        """Level that each code stands for, by level of the head: (L, L) int32."""
+        """Level that each code represents, by level of the head: (L, L) int32."""
         level = np.arange(self.num_levels, dtype=np.int32)
         if self.kind == "difference":
             return (level[:, None] + level) % self.num_levels
-        # Code 0 is the head's level, which leaves its own code to level 0.
+        # Code 0 is the head's level; level 0 gets the code of the head's level.
         head = np.broadcast_to(level[:, None], (self.num_levels,) * 2)
         return np.where(level == 0, head, np.where(level == head, 0, level)).astype(np.int32)
 
@@ -63,16 +63,17 @@ class RelativeCoding:
     Parameters
     ----------
     schema
-        Of households with the head at household level.
+        Schema of households with the head at household level.
     variables
-        Variables of persons, each a name, or a pair of a name and a kind: "difference", the number
-        of levels from the head's, counted in a circle, or "same", code 0 for the head's level.
-        Without a kind it is "difference" where the labels are numbers in order, else "same".
+        Variables of persons. Each is a name, or a pair of a name and a kind. "difference" is the
+        number of levels from the head's level, modulo the number of levels; "same" gives code 0 to
+        the head's level. Without a kind it is "difference" if the labels are numbers in order, and
+        otherwise "same".
 
     Raises
     ------
     MicrodataError
-        If the head is not at household level, or a variable is unknown, repeated or the one of the
+        If the head is not at household level, or a variable is unknown, repeated, or the
         relationship.
     """
 
@@ -105,7 +106,7 @@ class RelativeCoding:
 
     @property
     def _named(self) -> list[tuple[str, str | None]]:
-        """Names of the variables, and their kinds where these are given."""
+        """Names of the variables, and their kinds if these are given."""
         return [(one, None) if isinstance(one, str) else (one[0], one[1]) for one in self.variables]
 
     @cached_property
@@ -148,26 +149,26 @@ class RelativeCoding:
         return xp.stack(columns, axis=-1)
 
     def columns(self, household: Sequence[int], member: Sequence[int]) -> tuple[int, ...]:
-        """Household columns that rules read: these, and heads' of these member columns."""
+        """Household columns that rules use: these, and the head's for these member columns."""
         heads = {pair.household for pair in self.pairs if pair.member in member}
         return tuple(sorted({*household, *heads}))
 
     def decoded_levels(
         self, household: Sequence[int], member: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Joint levels that the codes stand for.
+        """Joint levels that the codes represent.
 
         Parameters
         ----------
         household, member
-            Columns that rules read; joint levels count the last one fastest.
+            Columns that rules use; in joint levels the last column varies fastest.
 
         Returns
         -------
         households
             (B',) joint level of `household` of each joint level of `columns(household, member)`.
         members
-            (B', R) joint level of `member` that each joint code stands for.
+            (B', R) joint level of `member` that each joint code represents.
         """
         schema, extended = self.schema, self.columns(household, member)
         num_household = [schema.num_household_levels[k] for k in extended]
@@ -206,22 +207,22 @@ class RelativeCoding:
 
 @dataclass(frozen=True)
 class RelativePredicate:
-    """Predicate of codes relative to the head's: rules on the levels they stand for; hashable."""
+    """Predicate of relative codes, by rules on the levels that they represent; hashable."""
 
     coding: RelativeCoding
     rules: CompiledRules
 
     def __call__(self, household_codes, member_codes):
-        """Judge households of one size, by `CompiledRules`, from codes relative to the head's."""
+        """Judge households of one size by `CompiledRules`, given codes relative to the head's."""
         return self.rules(household_codes, self.coding.decode(household_codes, member_codes, jnp))
 
     def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """Judge households as a call does, without JAX."""
+        """Judge households like `__call__`, but without JAX."""
         return self.rules.on_numpy(
             household_codes, self.coding.decode(household_codes, member_codes)
         )
 
 
 def _kind_of(labels: Sequence[Label]) -> str:
-    """Kind of a variable with these labels: "difference" where they are numbers in order."""
+    """Kind of a variable with these labels: "difference" if they are numbers in order."""
     return KINDS[0] if are_ordered(labels) else KINDS[1]

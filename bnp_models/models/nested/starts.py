@@ -1,4 +1,4 @@
-"""Possible values for what is missing in households: where a sampler of missing values starts."""
+"""Possible initial values for the missing values of households."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,8 @@ from bnp_models.models.options import typed_key
 from bnp_models.rules.completions import completions
 from bnp_models.rules.rules import CompiledRules, Rules
 
-# Rounds of draws for all households at once, then completions tried for one that is left.
+# Rounds of draws for all households at once; then number of completions tried for each remaining
+# household.
 _ROUNDS, _ALONE = 100, 2**18
 
 
@@ -22,9 +23,9 @@ def complete_households(
 ) -> Households:
     """Fill in missing values at random, so that every household is possible.
 
-    Values are drawn independently from those observed of the same variable, and again until the
-    household keeps the rules. It is a place to start from, not an imputation: the values ignore
-    everything else that is known of the household.
+    Values are drawn independently from the observed values of the same variable, until the
+    household keeps the rules. The result is an initial state and not an imputation, because the
+    draws ignore all other values of the household.
 
     Parameters
     ----------
@@ -37,13 +38,13 @@ def complete_households(
     Returns
     -------
     Households
-        The same households, complete; what was observed is unchanged.
+        The same households, complete; observed values are unchanged.
 
     Raises
     ------
     MicrodataError
-        If a complete household breaks a rule, or no possible completion of another was found in
-        2^18 tries, or there is none; it names the household.
+        If a complete household breaks a rule, or if an incomplete one has no possible completion or
+        none was found in 2^18 tries. The message names the household.
 
     Examples
     --------
@@ -93,8 +94,10 @@ def complete_households(
 
 
 def _margins(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
-    """Cumulative frequencies of each variable's levels, with half a record more for each level, so
-    that any value may be drawn."""
+    """Cumulative frequencies of each variable's levels, plus half a record for each level.
+
+    Therefore any value may be drawn.
+    """
     margins = []
     for column, levels in zip(codes.T, num_levels, strict=True):
         counts = np.bincount(column[column >= 0], minlength=levels) + 0.5
@@ -127,7 +130,7 @@ def _search(
         possible = np.flatnonzero(compiled.on_numpy(*filled))
         if possible.size:
             one = generator.choice(possible)
-            # What no rule reads is still missing.
+            # Values that no rule uses are still missing.
             completed = _draw(generator, filled[0][one], margins[0])
             return completed, _draw(generator, filled[1][one], margins[1])
     return None

@@ -47,7 +47,7 @@ from bnp_models.models.options import fixed_or
 
 
 def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> NestedState:
-    """Draw parameters from the prior before truncation; of the data, the levels only are read."""
+    """Draw parameters from the prior before truncation; only the levels of the data are used."""
     key_alpha, key_beta, key_parameters, key_household, key_member = Keys(key, 5)
     dtype = jnp.result_type(float)
     alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b))
@@ -67,7 +67,7 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
 def draw_uniform(
     key: Key[Array, ""], shape: tuple[int, ...], limit: int | Int[Array, ""]
 ) -> Int[Array, "..."]:
-    """Draw classes uniformly from 0 to `limit`, which is left out."""
+    """Draw classes uniformly from 0 to `limit` - 1."""
     dtype = jnp.result_type(float)
     u = uniform(words(key, shape), dtype.type)
     return uniform_index(u, limit)
@@ -77,7 +77,7 @@ def draw_uniform(
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Draw the class of every household, its members' summed out, then the members' classes.
+    """Draw the class of every household, with those of members summed out; then those of members.
 
     Steps 1 and 2 of the paper.
 
@@ -99,7 +99,7 @@ def update_classes(
         log_member = log_member_probability(tables, omega, distinct_rows)
         log_member = log_member.at[data.distinct_index].get(mode="promise_in_bounds")
 
-    # A loop, not unrolled: fused gathers are computed again by every consumer on a CPU.
+    # A loop that is not unrolled, because on a CPU each user of a fused gather computes it again.
     def add(k, log_weight):
         rows_k = data.household_rows[k]
         return log_weight + state.log_lambda.at[rows_k].get(mode="promise_in_bounds")
@@ -141,7 +141,7 @@ def count_classes(
 def augment(
     model: NestedOptions, key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Augmented, Int[Array, ""], Float[Array, ""]]:
-    """Draw the impossible households, of step 1 under rules.
+    """Draw the impossible households (step 1 under rules).
 
     Returns
     -------
@@ -150,8 +150,8 @@ def augment(
     number
         Number of impossible households, weighted; -1 where there were too many.
     log_feasible
-        Log P(possible) of a household: exact where the rules are tables, else from the share of
-        possible ones among those drawn.
+        Log P(possible) of a household: exact if the rules are tables; otherwise estimated by the
+        share of possible households among the drawn ones.
     """
     augmented = Augmented.none(
         (model.components, model.member_components), data.household, data.member
@@ -181,8 +181,8 @@ def log_feasible_of(
 ) -> Float[Array, ""]:
     """Log P(possible) of a household before truncation, sizes and classes summed out.
 
-    It must have a closed form. As a function of arrays that are not normalised, it is the sum of
-    their products over all possible households.
+    It must have a closed form. If the arrays are not normalised, the result is the log of the sum
+    of their products over all possible households.
     """
     if data.tables is not None:
         return log_possible(
@@ -197,16 +197,16 @@ def log_feasible_of(
 def _draw_impossible(
     key: Key[Array, ""], state: NestedState, data: NestedData, augmented: Augmented, until: int
 ) -> tuple[Augmented, Int[Array, ""], Int[Array, ""], Bool[Array, ""]]:
-    """Simulate until so many are possible, with one head each where the rules want one.
+    """Simulate households until enough are possible; each has one head if the rules require it.
 
-    Impossible households with another number of heads are then added without simulating them.
+    Impossible households with another number of heads are then added without simulation.
 
     Returns
     -------
     augmented
         Counts of the impossible households by class and level.
     num_possible, number
-        Possible households drawn, and impossible ones.
+        Numbers of possible and of impossible households.
     failed
         Whether there were too many.
     """
@@ -235,8 +235,8 @@ def _draw_impossible(
 def _weigh(
     weight: int, augmented: Augmented, number: Int[Array, ""], failed: Bool[Array, ""]
 ) -> tuple[Augmented, Int[Array, ""], Bool[Array, ""]]:
-    """Let each impossible household stand for so many, or for one where int32 cannot hold them."""
-    # All or nothing, as in `add_other_heads`.
+    """Count each impossible household several times, or once if int32 would overflow."""
+    # All counts are multiplied or none, as in `add_other_heads`.
     num_members = jnp.sum(augmented.members.astype(jnp.result_type(float)))
     failed = failed | (jnp.maximum(num_members, number) * weight > MAX_COUNTED)
     factor = jnp.where(failed, 1, weight)
@@ -244,7 +244,7 @@ def _weigh(
 
 
 def judge_of(data: NestedData) -> Judge:
-    """Judge of simulated households: by tables where the rules have that form."""
+    """Function that judges simulated households, by tables if the rules have that form."""
     if data.tables is not None:
         return judge_by_tables(data.tables, data.household, data.member)
     assert data.possible is not None
@@ -263,9 +263,9 @@ def update_level_shapes(
     counts: Augmented,
     data: NestedData,
 ) -> LevelShapes:
-    """Draw the shapes of the level probabilities' prior, these integrated out.
+    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
 
-    They must be redrawn before anything uses them.
+    The level probabilities must be drawn again before they are used.
     """
     key_household, key_member = Keys(key)
     household_shape = update_shape(
@@ -282,10 +282,10 @@ def update_level_shapes(
 def _keep_sizes(
     model: NestedOptions, household_shape: Float[Array, " Q"], data: NestedData
 ) -> Float[Array, " Q"]:
-    """Shapes with ones for the sizes, where rules leave few of the large households possible.
+    """Shapes with ones for the sizes, if rules leave few of the large households possible.
 
-    How many large households there would be before truncation the data cannot say, and a learned
-    prior lets next to all be large and impossible. Sizes that are given have no prior at all.
+    The data give no information on how many large households there would be before truncation. With
+    a learned prior, nearly all households would be large and impossible. Given sizes have no prior.
     """
     if not learns_levels(model) or (data.possible is None and model.sizes == "random"):
         return household_shape
@@ -295,7 +295,7 @@ def _keep_sizes(
 def _keep_heads(
     model: NestedOptions, member_shape: Float[Array, " R"], data: NestedData
 ) -> Float[Array, " R"]:
-    """Shapes with ones for the levels of heads, where every household has exactly one."""
+    """Shapes with ones for the levels of heads, if every household has exactly one head."""
     if not learns_levels(model):
         return member_shape
     group = data.member_levels.group
@@ -312,7 +312,7 @@ def update_parameters(
     counts: Augmented,
     data: NestedData,
 ) -> NestedState:
-    """Draw level probabilities, sticks and then their concentrations: steps 3 to 8.
+    """Draw level probabilities, sticks, and then their concentrations (steps 3 to 8).
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def update_parameters(
     counts
         Possible and impossible households by class and level.
     data
-        The sample, missing values filled in.
+        The sample, completed.
     """
     given = model.sizes == "given"
     key_levels, key_pi, key_omega, key_concentrations, *key_sizes = Keys(key, 4 + given)
@@ -347,15 +347,15 @@ def draw_level_probabilities(
 ) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
     """Draw log level probabilities of households and of members.
 
-    The gamma variates are drawn together: each draw apart is compiled, and waits, by itself.
+    The gamma variates are drawn together, because separate draws are compiled and run one by one.
 
     Parameters
     ----------
     shapes
         Dirichlet shapes of their prior.
     counts
-        Households and members by class and level; members of whom no more is known than whether
-        they are a head are among these too.
+        Households and members by class and level. They include members of whom only is known
+        whether they are a head.
     """
     num_classes = counts.members.size
     household = data.household_levels.with_shape(shapes[0])
@@ -368,7 +368,8 @@ def draw_level_probabilities(
     log_lambda = household.log_levels(household.normalise(log_household))
     log_phi = member.log_levels(member.normalise(log_member))
     if data.head is not None:
-        # P(kind) P(level | kind): the shares of kinds have all counts, levels those read only.
+        # P(kind) P(level | kind): shares of kinds use all counts; levels use those with known
+        # levels.
         rows, kind = _rows_of_head(data)
         log_phi = log_phi.at[rows].add(jax.nn.log_softmax(log_kind[0], axis=0)[kind])
     log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))
@@ -378,24 +379,24 @@ def draw_level_probabilities(
 def _draw_common_sizes(
     key: Key[Array, ""], log_lambda: Float[Array, "Q F"], counts: Augmented, data: NestedData
 ) -> Float[Array, "Q F"]:
-    """Log level probabilities of households, with sizes of one distribution for all classes.
+    """Log level probabilities of households, with the same distribution of sizes in all classes.
 
     Notes
     -----
     With weights w of the sizes, independent of the class and of prior prod_h 1 / w_h, the model of
     random sizes has the likelihood prod_i w_{h_i} f(x_i | h_i) / (sum_h w_h P_h)^n, whose integral
-    over w is prod_i f(x_i | h_i) / P_{h_i} but for a constant: that of households of given sizes,
-    P_h the probability that one of size h is possible.
+    over w is prod_i f(x_i | h_i) / P_{h_i}, up to a constant. This is the likelihood of households
+    with given sizes, where P_h is the probability that a household of size h is possible.
     """
     rows = data.household.size_rows
     number = jnp.sum(counts.household_levels[rows], axis=1).astype(log_lambda.dtype)
-    # Without any household, as in draws from the prior, any weights do.
+    # If there is no household, as in draws from the prior, any weights can be used.
     log_share = log_dirichlet(key, jnp.where(jnp.sum(number) > 0, number, 1))
     return log_lambda.at[rows].set(jnp.maximum(log_share, LOG_LEAST_LEVEL)[:, None])
 
 
 def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
-    """Rows of the variable that tells heads, and whether each of its levels is a head's: 0 or 1."""
+    """Rows of the variable that identifies heads, and 1 for each of its levels that means head."""
     assert data.head is not None
     return data.member.rows(data.head.variable), np.array(data.head.levels, np.int32)
 
@@ -403,7 +404,7 @@ def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
 def _kind_shapes(
     levels: Int[Array, "R C"], unread: Int[Array, "2 C"], data: NestedData
 ) -> Float[Array, "2 C"]:
-    """Dirichlet parameters of the two kinds, no head and head: members of all levels of a kind."""
+    """Dirichlet parameters of the two kinds (other member, head), from counts over their levels."""
     rows, kind = _rows_of_head(data)
     read = [jnp.sum(levels[rows][kind == k], axis=0) for k in (0, 1)]
     return jnp.asarray(data.kind_shape)[:, None] + jnp.stack(read) + unread
@@ -412,7 +413,7 @@ def _kind_shapes(
 def _log_gammas(
     key: Key[Array, ""], shapes: Sequence[Float[Array, "..."]]
 ) -> list[Float[Array, "..."]]:
-    """Logarithms of gamma variates, arrays of several shapes in one draw."""
+    """Logarithms of gamma variates: arrays of several shapes in one draw."""
     log_g = loggamma(key, jnp.concatenate([x.reshape(-1) for x in shapes]))
     ends = np.cumsum([x.size for x in shapes])[:-1]
     return [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
@@ -420,7 +421,7 @@ def _log_gammas(
 
 @jax.named_scope("update_order")
 def update_order(model: NestedOptions, key: Key[Array, ""], state: NestedState) -> NestedState:
-    """Exchange adjacent classes, weights and all: only the prior of the sticks knows the order."""
+    """Exchange adjacent classes with their weights; only the prior of the sticks has an order."""
     if not model.reorder:
         return state
     key_pi, key_omega = Keys(key, 2)

@@ -1,4 +1,4 @@
-"""Missing values of a sample's records, drawn given one draw of the parameters."""
+"""Draws of the missing values of a sample's records, given one draw of the parameters."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ class Counted(Protocol):
 
     @property
     def num_records(self) -> Int[Array, ""]:
-        """Records, padding excluded."""
+        """Number of records, without padding."""
 
 
 def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Counted) -> np.ndarray:

@@ -1,0 +1,185 @@
+"""Labels of a sample that may not be what they seem, said or refused before anything is done."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from bnp_models.cli.folder import reading_of
+from bnp_models.cli.parts import Data
+from bnp_models.data.bins import level_counts
+from bnp_models.data.display import counted
+from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
+from bnp_models.data.labels import label_warnings, with_counts
+from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
+from bnp_models.data.notation import looks_like_number, notation_of
+from bnp_models.data.recoding import Merged
+from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+from bnp_models.data.sentinels import codes_among
+from bnp_models.data.spelling import ranges_of_dates, shown
+from bnp_models.models.level_prior import are_numbers
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_labels(
+    data: Data,
+    table: Records,
+    ordered: Iterable[str],
+    by_order: bool,
+    by_file: Mapping[str, Merged | None],
+) -> None:
+    """Say which labels may not be what they seem; refuse those that are needed as something else.
+
+    Parameters
+    ----------
+    data, table
+        What was asked for, and the records as they were read.
+    ordered, by_order
+        As of `recoded`.
+    by_file
+        By variable of which a file says it, what becomes of the labels.
+
+    Raises
+    ------
+    MicrodataError
+        If there are dates among ranges, or codes such as 9999 among numbers that are put into bins,
+        an order, a top code, or merged levels.
+    """
+    said = by_variable((*data.recoding.level, *data.recoding.number))
+    _require_values(table, by_variable(data.recoding.number))
+    uses = _uses(data, ordered)
+    least = data.recoding.merge_rare or 0
+    refused = []
+    for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
+        own = by_file.get(name)
+        if name in by_file and (own is None or not own.ranges):
+            continue
+        numbers = level_counts(table, name)
+        counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
+        _refuse_dates(name, labels, counts)
+        known = said.get(name, set())
+        if own is not None:
+            # What has a row of its own in the file is in no range.
+            known = known | own.codes.keys()
+            uses[name] = f"a range of {data.recoding.recode_by}"
+        elif name not in uses and any(0 < n < least for n in numbers):
+            uses[name] = f"--merge-rare {least}"
+        if name not in uses and by_order and are_numbers(labels):
+            uses[name] = "the order of its levels (--ordered auto)"
+        _check_notation(data, name, labels, counts, uses)
+        codes = [label for label in codes_among(labels, numbers)
+                 if text_of(label) not in known]  # fmt: skip
+        if name in uses and codes:
+            refused.append((name, codes, counts))
+    if refused:
+        raise _codes_among_numbers(refused, uses)
+    for sentence in label_warnings(table, said):
+        _LOG.warning("%s: %s", data.sample, sentence)
+
+
+def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:
+    """Refuse values of --number that do not occur."""
+    for name, texts in said.items():
+        if name not in table.schema.variables:
+            raise unknown_variable(name, table.schema.variables, "variable")
+        known = set(map(text_of, table.schema.levels[table.schema.variables.index(name)]))
+        if unknown := sorted(set(texts) - known):
+            raise MicrodataError(f"has no value {unknown[0]!r}; correct --number", column=name)
+
+
+def _uses(data: Data, ordered: Iterable[str]) -> dict[str, str]:
+    """Options that ask for the numbers of variables, by variable."""
+    uses = dict.fromkeys(ordered, "--ordered")
+    uses |= {name: f"--bins {name}={k}" for name, k in data.recoding.bins}
+    return uses | {name: f"--top-code {name}={x:g}" for name, x in data.recoding.top_code}
+
+
+def _refuse_dates(name: str, labels: Collection[Label], counts: Mapping[str, int]) -> None:
+    """Refuse dates among the ranges of a variable."""
+    if dates := ranges_of_dates(labels):
+        were = [
+            f"{shown(label)} ({counted(counts[text_of(label)], 'record')}) was {quoted(to)}"
+            for label, to in dates.items()
+        ]
+        raise MicrodataError(
+            f"has dates among ranges, which a spreadsheet made of them: {listed(were)}; rename "
+            "these levels in the file",
+            column=name,
+        )
+
+
+def _check_notation(
+    data: Data,
+    name: str,
+    labels: Collection[Label],
+    counts: Mapping[str, int],
+    uses: Mapping[str, str],
+) -> None:
+    """Say that a column of labels may be numbers in another notation; refuse that in an order."""
+    told = data.text.decimal or data.text.thousands or name in reading_of(data).numbers
+    if told or not all(isinstance(label, str) for label in labels):
+        return
+    try:
+        notation = notation_of(counts)
+    except MicrodataError as error:
+        if name in uses and all(map(looks_like_number, counts)):
+            raise MicrodataError(f"{uses[name]}: {error.problem}", column=name) from None
+        return
+    plain = [notation.plain(text) or text for text in counts]
+    intervals = read_numbers(plain)
+    if intervals == read_numbers(list(counts)) or None in intervals:
+        return
+    looks = f"looks like numbers with {notation}"
+    if name in uses:
+        raise MicrodataError(
+            f"{looks}, and {uses[name]} would take it for labels without a number; say --decimal "
+            f"'{notation.decimal}'",
+            column=name,
+        )
+    if are_numbers(sorted_labels(plain)):
+        _LOG.warning("%s: column %r %s, and is read as labels; --decimal '%s' reads it as numbers",
+                     data.sample, name, looks, notation.decimal)  # fmt: skip
+
+
+def _codes_among_numbers(
+    refused: list[tuple[str, list[Label], dict[str, int]]], uses: Mapping[str, str]
+) -> MicrodataError:
+    """The error for codes that would be taken for numbers."""
+    name, codes, counts = refused[0]
+    text = text_of(codes[0])
+    looks, these, as_what, are = (
+        ("looks like a code", "it", "a number", "it is")
+        if len(codes) == 1
+        else ("look like codes", "them", "numbers", "they are")
+    )
+    also = [f"{other!r} has {with_counts(more, of)}" for other, more, of in refused[1:]]
+    return MicrodataError(
+        f"{with_counts(codes, counts)} {looks} among numbers, and {uses[name]} would take {these} "
+        f"for {as_what}; say what {are}: missing (--missing {','.join(map(text_of, codes))}), a "
+        f"level of its own (--level {name}={text}), or a number (--number {name}={text})"
+        + (f"; {listed(also)} too" if also else ""),
+        column=name,
+    )
+
+
+def by_variable(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Values that options name, by variable."""
+    found: dict[str, set[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, set()).add(value)
+    return found
+
+
+def say_kept(data: Data, option: str, name: str, table: Records, left: Collection[Label]) -> None:
+    """Say which labels that are no numbers stay as they are where numbers are asked for."""
+    labels = table.schema.levels[table.schema.variables.index(name)]
+    counts = level_counts(table, name)
+    texts = {text_of(label) for label in left if not isinstance(label, OwnLevel)}
+    kept = {
+        text_of(label): int(n)
+        for label, interval, n in zip(labels, read_numbers(labels), counts, strict=True)
+        if text_of(label) in texts and n and (interval is None or interval.low < interval.high)
+    }
+    if kept:
+        _LOG.warning("%s: %s keeps levels of column %r that are no single numbers: %s",
+                     data.sample, option, name, with_counts(list(kept), kept))  # fmt: skip

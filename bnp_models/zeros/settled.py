@@ -1,0 +1,273 @@
+"""Empty values that another variable settles, such as the occupation of children.
+
+They are missing by design: where the questionnaire does not ask, there is no value to draw.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.data.label_numbers import are_ordered
+from bnp_models.data.messages import listed, quoted
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import Label, Schema, text_of
+from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.zeros.suggestions import levels_said
+
+NOT_APPLICABLE = "not applicable"
+"""Label of the level that empty values become where another variable settles them."""
+
+EMPTY = "(empty)"
+"""Label of the level that other empty values become, where they are kept."""
+
+CHANCE = 1e-6
+"""Probability that values which are empty at random look as if another variable settled them: what
+is more probable is not taken for settled."""
+
+
+class Settled(NamedTuple):
+    """Values of a variable that are empty in all records with some levels of another one.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> bnp.zeros.find_settled(answers)[0].records
+    40
+    """
+
+    variable: int
+    """Column of the variable."""
+    parent: int
+    """Column of the other one, which settles where the variable is empty."""
+    where: np.ndarray
+    """(L,) bool: levels of the other variable with which it is empty."""
+    records: int
+    """Number of records with these levels that nothing before in the list has settled."""
+
+
+def find_settled(table: Records, label: str | None = None) -> list[Settled]:
+    """Find the variables whose empty values other variables settle.
+
+    Parameters
+    ----------
+    table
+        Records.
+    label
+        The level that stands for an empty value. Default: none does, they are missing.
+
+    Returns
+    -------
+    settled
+        Variable by variable. Where a variable has several, it is empty if one of them says so; the
+        first settles most records, and the next ones are of the records that are left.
+
+    Notes
+    -----
+    A variable is settled where the other one tells of every record whether it is empty, or where it
+    is empty in so many records of some levels, and in all of them, that its share of empty values
+    would make this so by chance with a probability below `CHANCE` (for levels that are numbers in
+    order, in a run of adjacent ones).
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> [settled] = bnp.zeros.find_settled(answers)
+    >>> settled.variable, settled.parent, settled.where.tolist(), settled.records
+    (1, 0, [False, True], 40)
+    """
+    cells = table.tabulated
+    in_order = [are_ordered(labels) for labels in table.schema.levels]
+    codes = np.ascontiguousarray(cells.codes.T)
+    found: list[Settled] = []
+    for j, labels in enumerate(table.schema.levels):
+        texts = [text_of(one) for one in labels]
+        if label is not None and label not in texts:
+            continue
+        empty = codes[j] == (-1 if label is None else texts.index(label))
+        left = np.ones(len(empty), bool)
+        while (empty & left).any() and not empty.all():
+            one = _most_settled(j, codes, empty, cells.counts * left, table.schema, in_order)
+            if one is None:
+                break
+            found.append(one)
+            left &= ~np.append(one.where, False)[codes[one.parent]]
+    return found
+
+
+def _most_settled(j, codes, empty, counts, schema, in_order) -> Settled | None:
+    """The variable that settles most of the empty values of one; None where none does."""
+    best: Settled | None = None
+    least = np.inf
+    for k, size in enumerate(schema.num_levels):
+        known = codes[k] >= 0
+        of, weight = codes[k][known], counts[known]
+        total = np.bincount(of, weight, size).astype(int)
+        number = np.bincount(of, weight * empty[known], size).astype(int)
+        if k == j or not number.any() or (number == total).all():
+            continue
+        where = _levels_settled(total, number, in_order[k])
+        settled = int(total[where].sum())
+        others = float((counts @ empty) - settled)
+        if settled and (best is None or (settled, -others) > (best.records, -least)):
+            best, least = Settled(j, k, where, settled), others
+    return best
+
+
+def _levels_settled(total: np.ndarray, number: np.ndarray, in_order: bool) -> np.ndarray:
+    """Levels (L,) with which all of the records are empty, and not by chance."""
+    full = (total > 0) & (number == total)
+    share = number.sum() / total.sum()
+    pure = full | (number == 0)
+    if pure.all():
+        # Whether records of one level are all empty, or none of them, by chance.
+        by_chance = np.log(share ** total[total > 0] + (1 - share) ** total[total > 0]).sum()
+        if by_chance < np.log(CHANCE):
+            return full
+    where = np.zeros(len(total), bool)
+    for run in _parts(full, total, in_order):
+        if total[run].sum() * np.log(share) < np.log(CHANCE):
+            where[run] = True
+    return where
+
+
+def _parts(full: np.ndarray, total: np.ndarray, in_order: bool) -> Iterator[np.ndarray]:
+    """Levels one by one, or runs of adjacent ones, those without a record left out."""
+    levels = np.flatnonzero(full)
+    if not in_order:
+        yield from levels[:, None]
+        return
+    position = np.cumsum(total > 0)[levels]
+    yield from np.split(levels, np.flatnonzero(np.diff(position) > 1) + 1)
+
+
+def in_words(table: Records, settled: Sequence[Settled]) -> list[str]:
+    """Say of each variable where its empty values are settled, and how many others it has."""
+    schema, cells = table.schema, table.tabulated
+    sentences = []
+    for j in dict.fromkeys(one.variable for one in settled):
+        of = [one for one in settled if one.variable == j]
+        others = int(cells.counts @ (cells.codes[:, j] < 0)) - sum(one.records for one in of)
+        places = [
+            f"in all {one.records:,}{' other' * (i > 0)} records with "
+            f"{quoted(schema.variables[one.parent])} {_levels(schema, one)}"
+            for i, one in enumerate(of)
+        ]
+        rest = f"in {others:,} others" if others else "in no others"
+        sentences.append(f"{quoted(schema.variables[j])} is empty {listed([*places, rest], 'and')}")
+    return sentences
+
+
+def _levels(schema: Schema, one: Settled) -> str:
+    """The levels of the variable that settles another."""
+    labels = schema.levels[one.parent]
+    codes = np.flatnonzero(one.where).tolist()
+    if len(codes) > 8 and not are_ordered(labels):
+        return f"{text_of(labels[codes[0]])} and {len(codes) - 1} more levels"
+    return levels_said(codes, labels).replace("|", ", ")
+
+
+def with_level(table: Records, where: np.ndarray, j: int, label: str) -> Records:
+    """Records in which empty values of variable j are a level, the last one unless it is there.
+
+    Parameters
+    ----------
+    table
+        Records, or cells of records.
+    where
+        (n,) bool, of its codes' rows: those whose value becomes the level.
+    j, label
+        Column of the variable, and the level's label.
+    """
+    schema, codes = table.schema, table.codes.copy()
+    labels: tuple[Label, ...] = schema.levels[j]
+    texts = [text_of(one) for one in labels]
+    if label not in texts:
+        # Labels of one type, as everywhere where a text comes to numbers.
+        labels = (*texts, label)
+    codes[where, j] = [*texts, label].index(label)
+    levels = [labels if k == j else of for k, of in enumerate(schema.levels)]
+    return table.recoded(Schema(schema.variables, tuple(levels)), codes)
+
+
+def empty_as_level(table: Records, settled: Sequence[Settled]) -> Records:
+    """Records in which the empty values that others settle are the level "not applicable".
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> made = bnp.zeros.empty_as_level(answers, bnp.zeros.find_settled(answers))
+    >>> made.schema.levels[1]
+    ('clerk', 'not applicable')
+    """
+    for one in settled:
+        # Regrouped where a level was added, if they are cells with counts.
+        codes = table.codes
+        there = np.append(one.where, False)[codes[:, one.parent]]
+        where = there & (codes[:, one.variable] < 0)
+        table = with_level(table, where, one.variable, NOT_APPLICABLE)
+    return table
+
+
+def keep_empty(table: Records) -> Records:
+    """Records in which all empty values are the level "(empty)" of their variables.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> bnp.zeros.keep_empty(answers).schema.levels[1]
+    ('clerk', '(empty)')
+    """
+    for j in np.flatnonzero((table.codes < 0).any(axis=0)).tolist():
+        table = with_level(table, table.codes[:, j] < 0, j, EMPTY)
+    return table
+
+
+def ties(table: Records) -> StructuralZeros | None:
+    """Structural zeros that tie the level "not applicable" to what settles it.
+
+    The level is certain where another variable says so, and where the variable has it in no other
+    records, it is impossible there. None where nothing settles it.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
+    >>> answers = bnp.Microdata.from_frame(asked)
+    >>> made = bnp.zeros.empty_as_level(answers, bnp.zeros.find_settled(answers))
+    >>> bnp.zeros.ties(made).num_feasible_cells
+    2
+    """
+    schema = table.schema
+    rows: list[np.ndarray] = []
+    settled = find_settled(table, NOT_APPLICABLE)
+    for j in dict.fromkeys(one.variable for one in settled):
+        of = [one for one in settled if one.variable == j]
+        level = [text_of(label) for label in schema.levels[j]].index(NOT_APPLICABLE)
+        others = np.flatnonzero(np.arange(schema.num_levels[j]) != level)
+        for one in of:
+            rows += _products(schema, {one.parent: np.flatnonzero(one.where), j: others})
+        codes = table.codes
+        inside = np.any([np.append(x.where, False)[codes[:, x.parent]] for x in of], axis=0)
+        parents = {one.parent for one in of}
+        known = (codes[:, sorted(parents)] >= 0).all(axis=1)
+        if not (known & ~inside & (codes[:, j] == level)).any():
+            outside = {
+                k: np.flatnonzero(~np.any([x.where for x in of if x.parent == k], axis=0))
+                for k in parents
+            }
+            rows += _products(schema, {**outside, j: np.array([level])})
+    if not rows:
+        return None
+    return StructuralZeros(schema, np.concatenate(rows))
+
+
+def _products(schema: Schema, levels: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """Conditions (m, J), every combination of levels of some variables, in a list."""
+    grid = np.stack(np.meshgrid(*levels.values(), indexing="ij"), axis=-1)
+    found = np.full((grid[..., 0].size, len(schema.variables)), -1, np.int32)
+    found[:, list(levels)] = grid.reshape(-1, len(levels))
+    return [found]

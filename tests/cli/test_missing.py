@@ -1,0 +1,166 @@
+"""Files with missing values: what is made of them, and what the product writes, it reads."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models.cli import runs
+from bnp_models.cli.main import main
+from bnp_models.data.schema import MicrodataError
+from bnp_models.zeros.settled import NOT_APPLICABLE
+
+CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20", "--quiet")
+CLASSES = ("--model", "tnplcm", "--components", "4")
+
+
+def survey(n=300):
+    """Children have no job; some did not say where they live."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "age": rng.choice(["0-14", "15-64", "65+"], n), "job": rng.choice(["clerk", "none"], n),
+        "region": rng.choice(list("NSW"), n), "town": rng.integers(40, size=n),
+    })  # fmt: skip
+    frame.loc[frame["age"] == "0-14", "job"] = None
+    frame.loc[rng.random(n) < 0.1, "region"] = None
+    frame["town"] = frame["town"].map("t{}".format)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("missing")
+    survey().to_csv(folder / "survey.csv", index=False)
+    return folder
+
+
+def run(folder, name, out, *more):
+    words = [name, str(folder / "survey.csv"), *more, "--out", str(folder / out)]
+    assert main([*words, *(CHAINS if name != "evaluate" else ["--quiet"])]) == 0
+    return folder / out
+
+
+def test_synthetic_files_have_the_level_of_what_does_not_apply(folder):
+    out = run(folder, "synthesize", "level", "--empty-as-level", "--datasets", "1", *CLASSES)
+    made = pd.read_csv(out / "synthetic_1.csv", keep_default_na=False)
+    child = made["age"] == "0-14"
+    assert child.any() and ((made["job"] == NOT_APPLICABLE) == child).all()
+    assert set(made["region"]) == set("NSW")
+    assert json.loads((out / "run.json").read_text())["num_conditions"]
+    judged = run(folder, "evaluate", "judged", str(out / "synthetic_1.csv"), "--empty-as-level")
+    assert (judged / "evaluation.json").exists()
+
+
+def test_synthetic_files_keep_missing_values_where_asked(folder):
+    out = run(folder, "synthesize", "kept", "--keep-missing", "--datasets", "1", *CLASSES)
+    made = pd.read_csv(out / "synthetic_1.csv")
+    child = made["age"] == "0-14"
+    assert (made["job"].isna() == child).all()
+    assert 0.02 < made["region"].isna().mean() < 0.25
+    assert set(made["region"].dropna()) == set("NSW")
+    # The product reads it, and takes what does not apply for the level where asked.
+    for more in ((), ("--empty-as-level",)):
+        judged = run(folder, "evaluate", f"kept{len(more)}", str(out / "synthetic_1.csv"), *more)
+        assert (judged / "evaluation.json").exists()
+
+
+def test_completed_files_leave_what_does_not_apply(folder):
+    out = run(folder, "impute", "imputed", "--empty-as-level", "--datasets", "1", *CLASSES)
+    made = pd.read_csv(out / "imputed_1.csv", keep_default_na=False)
+    assert ((made["job"] == NOT_APPLICABLE) == (made["age"] == "0-14")).all()
+    assert set(made["region"]) == set("NSW")
+    judged = run(folder, "evaluate", "done", str(out / "imputed_1.csv"), "--empty-as-level")
+    assert (judged / "evaluation.json").exists()
+
+
+SIZE = ("--population-size", "2000")
+LATENT = ("--model", "nplcm", "--components", "4")
+
+
+def of_risk(out):
+    return json.loads((out / "risk.json").read_text()), pd.read_csv(out / "records.csv")
+
+
+def test_the_risk_of_a_file_with_gaps_is_read_in_either_way(folder, capsys):
+    """Uniques among pairs of records that agree where both have values, and by completed files."""
+    sample = survey().astype(object)
+    found, records = of_risk(
+        run(folder, "risk", "wild", *SIZE, *LATENT, "--missing-keys", "wildcard", "--all-records")
+    )
+    rows = sample.where(sample.notna(), None).to_numpy().tolist()
+    pairs = [
+        sum(all(None in (x, y) or x == y for x, y in zip(one, two, strict=True)) for two in rows)
+        for one in rows
+    ]
+    assert records.sort_values("row")["f"].tolist() == pairs
+    assert found["sample_uniques"] == pairs.count(1)
+    assert found["missing"] == {
+        "reading": "wildcard", "records": int(sample.isna().any(axis=1).sum()),
+        "missing_values": int(sample.isna().sum().sum()),
+    }  # fmt: skip
+    assert json.loads((folder / "wild" / "run.json").read_text())["missing_keys"] == "wildcard"
+    assert "read as suppressed values" in (folder / "wild" / "report.html").read_text()
+    capsys.readouterr()
+    found, _ = of_risk(run(folder, "risk", "random", *SIZE, *LATENT))
+    assert found["missing"]["reading"] == "random" and len(found["what_if"]) == 4
+    assert "values that are not known" in (folder / "random" / "report.html").read_text()
+
+
+def test_what_takes_no_missing_values_says_so_before_any_work(folder, capsys):
+    words = ["risk", str(folder / "survey.csv"), *SIZE, "--out", str(folder / "no")]
+    for more, said in (
+        (["--validate"], "--validate: takes no missing values"),
+        (["--baselines"], "--baselines: takes no missing values"),
+        (["--all-records"], "--missing-keys wildcard"),
+        (["--empty-as-level"], "only without structural zeros"),
+    ):
+        assert main([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+        assert not (folder / "no").exists()
+
+
+def test_what_protect_and_synthesize_write_has_a_risk(folder, tmp_path):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({
+        "age": rng.integers(10, size=150), "town": rng.integers(12, size=150),
+        "sex": ["f", "m"] * 75,
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    words = [*SIZE, *LATENT, *CHAINS]
+    assert main([
+        "protect", str(tmp_path / "sample.csv"), "--max-tau1", "4", "--suppress", "1",
+        "--out", str(tmp_path / "protected"), *words,
+    ]) == 0  # fmt: skip
+    protected = pd.read_csv(tmp_path / "protected" / "protected.csv")
+    assert protected.isna().any(axis=None)
+    tau1 = {}
+    for reading in ("random", "wildcard"):
+        assert main([
+            "risk", str(tmp_path / "protected" / "protected.csv"), "--missing-keys", reading,
+            "--out", str(tmp_path / reading), *words,
+        ]) == 0  # fmt: skip
+        tau1[reading] = of_risk(tmp_path / reading)[0]["tau1"]["mean"]
+    assert tau1["wildcard"] < tau1["random"]
+    kept = run(folder, "synthesize", "gaps", "--keep-missing", "--datasets", "1", *CLASSES)
+    assert main([
+        "risk", str(kept / "synthetic_1.csv"), "--out", str(tmp_path / "synthetic"), *words
+    ]) == 0  # fmt: skip
+
+
+def test_nothing_is_left_to_impute(folder, capsys):
+    words = ["impute", str(folder / "survey.csv"), "--variables", "age,job", "--empty-as-level"]
+    assert main([*words, "--out", str(folder / "nothing")]) == 2
+    assert "but those that --empty-as-level makes a level" in capsys.readouterr().err
+
+
+def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, monkeypatch):
+    def enough(*_, **__):
+        raise MicrodataError("enough")
+
+    monkeypatch.setattr(runs, "sample", enough)
+    words = ["impute", str(folder / "survey.csv"), "--datasets", "1", *CLASSES, *CHAINS[:-1]]
+    assert main([*words, "--out", str(folder / "random")]) == 2
+    said = capsys.readouterr().err
+    assert "'job' is empty in all" in said and "with 'age' 0-14 and in no others" in said
+    assert "missing at random" in said and "--empty-as-level" in said
