@@ -165,7 +165,7 @@ def layout_of(source: Source, how: Reading) -> Layout:
             _LOG.warning("%s: %s", source, remark)
         return layout
 
-    return source.once(("layout", how), found)
+    return source.once(("layout", how.sep, how.encoding, how.skip), found)
 
 
 def written_as(source: Source, how: Reading) -> tuple[str, str]:
