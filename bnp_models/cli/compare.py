@@ -8,12 +8,19 @@ from typing import Any
 import jax
 
 from bnp_models.cli.commands import Compare
-from bnp_models.cli.folder import into_folder, located, shows_progress, write_files
+from bnp_models.cli.folder import (
+    into_folder,
+    located,
+    progress_of_chains,
+    say,
+    write_files,
+)
 from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.options import UsageError, plain, values_of
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
+from bnp_models.data.display import counted
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
@@ -60,11 +67,17 @@ def compare_models(command: Compare) -> int:
         if not chains.resume:
             for name in _OUTPUTS:
                 (out / name).unlink(missing_ok=True)
+        say(
+            output,
+            f"{counted(len(models) * (1 + command.folds), 'run')} of chains: "
+            f"{counted(len(models), 'model')}, fitted to the sample and to the sample without "
+            f"each of {counted(command.folds, 'part')}",
+        )
         found = compare(
             models, table, key=jax.random.key(chains.seed), conditions=conditions,
             population_size=command.population_size, num_folds=command.parts, folds=command.folds,
             **chains.sweeps, checkpoint=out / "checkpoint", resume=chains.resume,
-            checkpoint_seconds=chains.checkpoint_seconds, progress=shows_progress(output),
+            checkpoint_seconds=chains.checkpoint_seconds, progress=progress_of_chains(output),
         )  # fmt: skip
         summary = comparison_summary(found, seed=chains.seed)
         write_files(out, {

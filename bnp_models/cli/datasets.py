@@ -262,11 +262,8 @@ def _write_datasets(
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
     said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
-    good_for = (
-        None
-        if imputed or keep
-        else _good_for(made.chosen_method, isinstance(run.table, Households))
-    )
+    of_persons = not isinstance(run.table, Households)
+    good_for = None if imputed or keep else _good_for(made.chosen_method, of_persons)
     return _datasets_message(run, frames, names, said, out, imputed, good_for)
 
 
@@ -323,10 +320,10 @@ def _num_alone(frame: pd.DataFrame) -> int:
     return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
-def _good_for(method: str, households: bool) -> str:
+def _good_for(method: str, of_persons: bool) -> str:
     """Line that says what files made by a method are good for, and which are for the other use."""
     if method == "predictive":
-        other = "" if households else "; for tables close to the sample's: --for tables"
+        other = "; for tables close to the sample's: --for tables" if of_persons else ""
         return (
             "good for: estimates with standard errors, from all files together "
             f"(bnp.evaluation.combine_partially_synthetic){other}"

@@ -96,7 +96,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
-        (["synthesize", "--for", "tables", "--method", "balanced"], "--for: is not for files whose"),
+        (["synthesize", "--for", "tables", "--method", "balanced"], "--for: is not for files"),
         (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "'age' is also put into bins"),
         (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
         (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),
