@@ -464,7 +464,12 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
         return
     asked = set() if data.levels is None else set(read_levels(data.levels))
     asked = (asked | set(data.variables or ())) - set(bins)
-    if not (found := identifying_variables(table, asked)):
+    found = [
+        one for one in identifying_variables(table, asked)
+        # Bins of a sorted file are runs of records, as households are.
+        if one.group is None or one.variable not in bins
+    ]  # fmt: skip
+    if not found:
         return
     first, *others = found
     # With --variables nothing more is refused: what is left out by name has to be known at once.

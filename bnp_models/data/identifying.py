@@ -25,15 +25,14 @@ LEAST_VALUES, MOST_NUMBERS = 20, 200
 
 LARGEST_GROUP, IN_A_ROW = 6.0, 100.0
 """Mean records per value up to which text is taken for identifiers of small groups, such as
-households; and up to which any values are that records in a row share, or whose column has a name
-such as hid or interviewer."""
+households; and up to which any values are that records in a row share."""
 
 # Records of a group, of which nearly all are in such a group: the members of a household.
 _MEMBERS, _NEARLY_ALL = 20, 0.9
 
 _NAMES_OF_GROUPS = re.compile(
-    r"(household|hh|family|dwelling|cluster|psu|ssu|ea|interviewer|enumerator|segment)"
-    r"([ _.-]*(id|no|nr|num|number|code))?|h?h?id",
+    r"(household|hh|family|dwelling|cluster|psu|ssu|ea|interviewer|enumerator|segment|serial)"
+    r"([ _.-]*(id|no|nr|num|number|code))?|int[ _.-]*(id|no|nr|num|number|code)|h?h?id",
     re.I,
 )
 
@@ -94,7 +93,8 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
         - or the values are text, `LARGEST_GROUP` records or fewer have each on average, and nearly
           all records share theirs with fewer than 20 others;
         - or `IN_A_ROW` records or fewer have each value on average, and the records of each value
-          are in a row, or the column is called hid, cluster, interviewer or the like.
+          are in a row;
+        - or the column is called hid, cluster, interviewer or the like.
 
     Examples
     --------
@@ -125,12 +125,12 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
 def _are_groups(table: Records, name: str, counts: np.ndarray, are_numbers: bool) -> bool:
     """Whether values tell small groups of records apart."""
     known, mean = counts.sum(), counts.sum() / (counts > 0).sum()
-    if mean > IN_A_ROW:
-        return False
+    if _NAMES_OF_GROUPS.fullmatch(name.strip()):
+        return True
     in_small = counts[counts <= _MEMBERS].sum() / known
     if not are_numbers and mean <= LARGEST_GROUP and in_small >= _NEARLY_ALL:
         return True
-    return _NAMES_OF_GROUPS.fullmatch(name.strip()) is not None or _are_in_rows(table, name, counts)
+    return bool(mean <= IN_A_ROW) and _are_in_rows(table, name, counts)
 
 
 def _are_in_rows(table: Records, name: str, counts: np.ndarray) -> bool:

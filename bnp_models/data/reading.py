@@ -47,6 +47,9 @@ from bnp_models.data.text_files import (
 
 _LOG = logging.getLogger(__name__)
 
+# Columns from which on a record with one value is told from one that lacks another.
+_COLUMNS_OF_TABLE = 3
+
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 
 Coded = TypeVar("Coded")
@@ -267,10 +270,25 @@ def read_frame(
         except MicrodataError as error:
             raise error.in_file(source) from None
         frame, lines = _read_columns(source, names, chosen, reading)
+        if lines:
+            _tell_of_note(source, frame, lines[-1])
     if reading.missing:
         for name in chosen:
             frame[name] = _without_missing(frame[name], reading)
     return frame, lines
+
+
+def _tell_of_note(source: Source, frame: pd.DataFrame, line: int) -> None:
+    """Say that the last record looks like a note below the table: one text that is nowhere else."""
+    last = frame.iloc[-1]
+    filled = last[(last.notna() & (last != "")).to_numpy(bool)]
+    if len(last) < _COLUMNS_OF_TABLE or len(filled) != 1 or not isinstance(filled.iloc[0], str):
+        return
+    if (frame[filled.index[0]] == filled.iloc[0]).sum() == 1:
+        source.once(("note", line), lambda: _LOG.warning(
+            "%s: line %d, the last, has %r and nothing else, and is read as a record; if it is a "
+            "note on the table, remove it", source, line, filled.iloc[0],
+        ))  # fmt: skip
 
 
 def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame, list[int] | None]:

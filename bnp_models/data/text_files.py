@@ -165,7 +165,7 @@ def layout_of(source: Source, how: Reading) -> Layout:
             _LOG.warning("%s: %s", source, remark)
         return layout
 
-    return source.once(("layout", how), found)
+    return source.once(("layout", how.sep, how.encoding, how.skip), found)
 
 
 def written_as(source: Source, how: Reading) -> tuple[str, str]:
@@ -192,6 +192,7 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
         sep = _declared(source, encoding)
         if sep is None:
             sep = _separator_of(source, encoding, how.skip)
+            _refuse_aligned(source, sep, encoding, how.skip)
         if sep != ",":
             found.append(f"with {SEPARATORS.get(sep, quoted(sep))} between cells")
     if found:
@@ -274,6 +275,21 @@ def _separator_of(source: Source, encoding: str, skip: int) -> str:
         if width > 1 and (widths == {width} or widths == {width + 1} and differ(body, 0)):
             return sep
     return best
+
+
+def _refuse_aligned(source: Source, sep: str, encoding: str, skip: int) -> None:
+    """Refuse a file of one column whose rows are as many words each, with runs of blanks."""
+    rows = _first_rows(source, sep, encoding, skip)
+    if len(rows) < 2 or any(len(row.cells) > 1 for row in rows):
+        return
+    texts = [row.cells[0].strip() for row in rows]
+    words = {len(text.split()) for text in texts}
+    if len(words) == 1 and words != {1} and any(re.search(r"\s\s", text) for text in texts):
+        raise MicrodataError(
+            f"the rows are {words.pop()} words each, with several blanks between them; write one "
+            "character, such as a comma, between the cells, or say --sep , if it is one column",
+            file=source,
+        )
 
 
 def _score(widths: list[int]) -> tuple[bool, int, int]:

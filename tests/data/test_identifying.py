@@ -50,6 +50,7 @@ def test_what_identifies_groups():
             "area": [f"EA {i}" for i in cluster],
             "interviewer_id": cluster % 21,
             "PSU": cluster,
+            "int_no": cluster % 20,
             "town": [f"T{i}" for i in (60 * rng.random(n) ** 2).astype(int)],
             "age": rng.integers(0, 80, n),
             "month": np.arange(n) % 24,
@@ -57,7 +58,7 @@ def test_what_identifies_groups():
             "unique": [f"X{i}" for i in range(n)],
         }
     )
-    groups = ["h", "number", "area", "interviewer_id", "PSU"]
+    groups = ["h", "number", "area", "interviewer_id", "PSU", "int_no"]
     found = {x.variable: x for x in identifying_variables(Microdata.from_frame(frame))}
     assert list(found) == [*groups, "unique"]
     assert [name for name, x in found.items() if x.group] == groups
@@ -67,7 +68,7 @@ def test_what_identifies_groups():
     shuffled = Microdata.from_frame(frame.sample(frac=1, random_state=1).reset_index(drop=True))
     for table in (shuffled, shuffled.tabulated):
         found = {x.variable: x.group for x in identifying_variables(table)}
-        assert list(found) == ["h", "number", "interviewer_id", "PSU", "unique"]
+        assert list(found) == ["h", "number", "interviewer_id", "PSU", "int_no", "unique"]
         assert found["number"] is None
 
 

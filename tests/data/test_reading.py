@@ -183,6 +183,17 @@ def test_columns_without_a_name_and_without_values_or_of_row_names(tmp_path, tex
     assert read_microdata(path, ["y"]).schema.levels == (("b", "d"),)
 
 
+def test_a_note_below_the_table_is_told(tmp_path, caplog):
+    path = write(tmp_path / "s.csv", "x,y,z\na,b,c\nc,d,c\nSource: a survey,,\n")
+    frame, _ = read_frame(path)
+    assert len(frame) == 3
+    assert "line 4, the last, has 'Source: a survey' and nothing else" in caplog.text
+    caplog.clear()
+    for text in ("x,y,z\na,b,c\na,,\n", "x,y\na,b\nSource,\n", "x,y,z\na,b,c\nd,e,\n"):
+        read_frame(write(path, text))
+        assert caplog.text == ""
+
+
 def test_names_with_line_breaks(tmp_path, caplog):
     path = write(tmp_path / "s.csv", ' x ,"level,\r\n of all"\na,b\nc,d\n')
     frame, lines = read_frame(path)

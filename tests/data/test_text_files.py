@@ -180,6 +180,14 @@ def test_one_column_of_words(text, tmp_path):
     assert {len(row) for row in rows_of(path)} == {1}
 
 
+def test_columns_that_are_aligned_by_blanks_are_refused(tmp_path):
+    path = tmp_path / "s.txt"
+    path.write_text("".join("{:8}{:6}{:9}\n".format(*row) for row in TABLE))
+    with pytest.raises(MicrodataError, match="the rows are 3 words each, .* or say --sep , if"):
+        rows_of(path)
+    assert {len(row) for row in rows_of(path, Reading(","))} == {1}
+
+
 @pytest.mark.parametrize("said", ["sep=;", '"sep=;"', "SEP=;\r", "sep=;;;;"])
 def test_a_first_line_that_says_what_is_between_cells(said, tmp_path, caplog):
     """Excel's: with the labels of this file, commas would seem to be between cells."""
