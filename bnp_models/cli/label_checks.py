@@ -119,6 +119,7 @@ def _check_notation(
     told = data.text.decimal or data.text.thousands or name in reading_of(data).numbers
     if told or not all(isinstance(label, str) for label in labels):
         return
+    counts = {text_of(x): counts[text_of(x)] for x in labels if not isinstance(x, OwnLevel)}
     try:
         notation = notation_of(counts)
     except MicrodataError as error:
