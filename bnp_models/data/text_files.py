@@ -88,7 +88,7 @@ class Reading:
     decimal: str | None = None
     thousands: str | None = None
     numbers: tuple[str, ...] = ()
-    notations: Mapping[str, Notation] = field(default_factory=dict)
+    notations: Mapping[str, Notation] = field(default_factory=dict, hash=False)
     normalise: bool = False
 
     def __post_init__(self):
