@@ -110,7 +110,7 @@ def test_spellings_and_dates(tmp_path, capsys):
     frame.to_csv(path, index=False)
     assert suggest(path) == 0
     said = capsys.readouterr().err
-    assert "'01' (2 records) and '1' (1 record); --normalise" in said and r"M\u200b" in said
+    assert "'01' (2 records) and '1' (1 record) of 'prov'; 'M' (1 record) and 'M\\u200b'" in said
     assert suggest(path, "--normalise") == 0
     said = capsys.readouterr().err
     assert "'1' is '01' (1 record)" in said and "one label or two" not in said
