@@ -154,6 +154,15 @@ def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
                  str(judged))) == 0  # fmt: skip
 
 
+def test_identifying_numbers_are_refused_as_such_whatever_their_notation(tmp_path, capsys):
+    path = tmp_path / "s.csv"
+    frame = pd.DataFrame({"w": [f"{k},{k + 100}" for k in range(1, 61)], "y": ["a", "b"] * 30})
+    frame.to_csv(path, index=False)
+    command = ("risk", str(path), "--population-size", "900", *LATENT)
+    assert main((*command, "--out", str(tmp_path / "out"))) == 2
+    assert "column 'w': has 60 values" in one_line(capsys)
+
+
 def test_codes_among_the_ranges_of_a_recoding(tmp_path, capsys):
     path, file = tmp_path / "s.csv", tmp_path / "recoding.csv"
     ages = [f"{age},5" for age in range(20, 90)] + ["9999"] * 3
