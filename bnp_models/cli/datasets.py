@@ -226,13 +226,13 @@ def _write_datasets(
             frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
                 frame = frame.assign(**changes.as_released(frame[observed]))
-            frame = with_decimal_commas(frame, changes.decimal_commas)
             if made.keep_missing:
                 frame = _with_missing(frame, changes)
-            frame = _with_carried(command.data, frame, carried)
+            as_read = with_decimal_commas(frame, changes.decimal_commas)
+            written = _with_carried(command.data, as_read, carried)
             # Completed records are those of real persons.
-            write_frame(frame, path, labelling, private=imputed)
-            renamed.update(names_in_file(list(frame), made.format))
+            write_frame(written, path, labelling, private=imputed)
+            renamed.update(names_in_file(list(written), made.format))
         for variable in shares:
             shares[variable] += share_of_values(frame, variable, alone[variable]) / len(names)
 

@@ -7,6 +7,7 @@ from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted
+from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
 from bnp_models.data.labels import label_warnings, with_counts
 from bnp_models.data.messages import listed, quoted
@@ -49,6 +50,9 @@ def check_labels(
     _require_values(table, by_variable(data.recoding.number))
     uses = _uses(data, ordered)
     least = data.recoding.merge_rare or 0
+    # Of columns that are refused as identifying, nobody asks for the order.
+    named = data.allow_identifying or data.variables is not None
+    gone = () if named else {found.variable for found in identifying_variables(table)}
     refused = []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         own = by_file.get(name)
@@ -64,7 +68,7 @@ def check_labels(
             uses[name] = f"a range of {data.recoding.recode_by}"
         elif name not in uses and any(0 < n < least for n in numbers):
             uses[name] = f"--merge-rare {least}"
-        if name not in uses and by_order and are_numbers(labels):
+        if name not in (*uses, *gone) and by_order and are_numbers(labels):
             uses[name] = "the order of its levels (--ordered auto)"
         _check_notation(data, name, labels, counts, uses)
         codes = [label for label in codes_among(labels, numbers)
@@ -119,6 +123,7 @@ def _check_notation(
     told = data.text.decimal or data.text.thousands or name in reading_of(data).numbers
     if told or not all(isinstance(label, str) for label in labels):
         return
+    counts = {text_of(x): counts[text_of(x)] for x in labels if not isinstance(x, OwnLevel)}
     try:
         notation = notation_of(counts)
     except MicrodataError as error:

@@ -17,7 +17,7 @@ LATENT = ("--model", "nplcm", "--components", "4", "--chains", "2", "--warmup", 
 def sample(tmp_path):
     """Ages with a code, incomes with decimal commas and thousands, and years with another code."""
     rng, n = np.random.default_rng(0), 240
-    income = [f"{x:,.2f}".translate(str.maketrans(",.", ".,")) for x in rng.gamma(3, 500, n)]
+    income = [f"{x:,.1f}".translate(str.maketrans(",.", ".,")) for x in rng.gamma(3, 200, n)]
     age = rng.integers(18, 90, n)
     age[:12] = 9999
     years = rng.choice([1, 2, 3, 4, -9], n, p=[0.4, 0.3, 0.2, 0.08, 0.02])
@@ -75,6 +75,11 @@ def test_codes_that_somebody_explained(sample, options, levels, capsys):
     assert "'years' has '-9'" in said and "'age' has '9999'" not in said
 
 
+def test_levels_of_their_own_are_not_merged(sample):
+    own = ("--level", "years=-9", "age=9999", "--bins", "income=4")
+    assert suggest(sample, "--merge-rare", "8", *own) == 0
+
+
 def test_labels_that_are_no_numbers_are_said(tmp_path, capsys):
     path = tmp_path / "s.csv"
     numbers = [str(k) for k in range(60)]
@@ -105,7 +110,7 @@ def test_spellings_and_dates(tmp_path, capsys):
     frame.to_csv(path, index=False)
     assert suggest(path) == 0
     said = capsys.readouterr().err
-    assert "'01' (2 records) and '1' (1 record); --normalise" in said and r"M\u200b" in said
+    assert "'01' (2 records) and '1' (1 record) of 'prov'; 'M' (1 record) and 'M\\u200b'" in said
     assert suggest(path, "--normalise") == 0
     said = capsys.readouterr().err
     assert "'1' is '01' (1 record)" in said and "one label or two" not in said
@@ -137,13 +142,25 @@ def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     assert main(("synthesize", str(sample), *LATENT, *options, "--datasets", "1", "--out",
                  str(out))) == 0  # fmt: skip
     made = pd.read_csv(out / "synthetic_1.csv", dtype=str)
-    assert made["income"].str.fullmatch(r"[0-9]+,[0-9]{2}").all()
+    assert made["income"].str.fullmatch(r"[0-9]+,[0-9]").all()
     assert "80+" in set(made["age"]) and "9999" in set(made["age"])
     assert not made["years"].str.contains(" to ").any()
     run = json.loads((out / "run.json").read_text())
+    alone = pd.read_csv(sample, sep=";", dtype=str)["income"].str.replace(".", "")
+    share = made["income"].isin(alone[~alone.duplicated(keep=False)]).mean()
+    assert run["values_of_one_person"]["income"] == pytest.approx(share) and share > 0
     assert run["own_levels"] == {"age": ["9999"], "years": ["-9"]}
     assert main(("evaluate", str(sample), str(out / "synthetic_1.csv"), *options, "--out",
                  str(judged))) == 0  # fmt: skip
+
+
+def test_identifying_numbers_are_refused_as_such_whatever_their_notation(tmp_path, capsys):
+    path = tmp_path / "s.csv"
+    frame = pd.DataFrame({"w": [f"{k},{k + 100}" for k in range(1, 61)], "y": ["a", "b"] * 30})
+    frame.to_csv(path, index=False)
+    command = ("risk", str(path), "--population-size", "900", *LATENT)
+    assert main((*command, "--out", str(tmp_path / "out"))) == 2
+    assert "column 'w': has 60 values" in one_line(capsys)
 
 
 def test_codes_among_the_ranges_of_a_recoding(tmp_path, capsys):

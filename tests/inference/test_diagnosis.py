@@ -94,4 +94,4 @@ def test_columns_and_labels_that_are_not_what_they_seem(small):
     run = dataclasses.replace(small.run, table=bnp.Microdata.from_frame(frame))
     identifying, missing = run_warnings(run)
     assert identifying.startswith("column 'pid' may identify: it has 150 values, and 100%")
-    assert missing.startswith("missing values? 'sex' has 'NA' among its levels")
+    assert missing.startswith("missing values? 'sex' has 'NA' (9 records) among its levels")
