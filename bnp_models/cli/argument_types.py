@@ -139,6 +139,14 @@ def file_of_variable(text: str) -> tuple[str, str]:
     return name, path
 
 
+def variable_pair(text: str) -> tuple[str, str]:
+    """Read two variables, as age=occupation."""
+    name, _, other = text.partition("=")
+    if not name or not other:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two variables, such as age=occupation")
+    return name, other
+
+
 def share_type(text: str) -> float:
     """Read a number from 0 to 1."""
     try:

@@ -122,7 +122,7 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        none = data.conditions is None and not data.text.empty_as_level
+        none = data.conditions is None and not (data.text.empty_as_level or data.text.settles)
         if none and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 

@@ -18,6 +18,7 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
     share_type,
+    variable_pair,
 )
 from bnp_models.cli.options import UsageError, flag, option, part, switch
 
@@ -106,6 +107,9 @@ class Text:
         "where another column settles that values are missing, such as the occupation of children, "
         "take these for the level 'not applicable', which structural zeros tie to that column "
         "(default: every missing value is missing at random)")  # fmt: skip
+    settles: tuple[tuple[str, str], ...] = option("A=B", variable_pair, **MANY, help=
+        "column A settles where values of column B are missing: as --empty-as-level, for these two "
+        "columns, and however few the records are")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
