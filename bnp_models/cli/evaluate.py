@@ -127,7 +127,7 @@ def _checked_files(command: Evaluate) -> _Files:
         raise UsageError("--changes: describes single records and cannot be used with --household")
     original = _read(data, households)
     persons = persons_of(original)
-    as_level = data.text.empty_as_level
+    as_level = data.text.empty_as_level or data.text.settles_empty
     if as_level:
         persons = with_empty_levels(data, persons)
     persons, changes = recoded(data, persons, of_households=households.household is not None)

@@ -130,7 +130,8 @@ def check_options(command: Sampling) -> None:
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        none = data.zeros is None and not data.text.empty_as_level
+        as_level = data.text.empty_as_level or data.text.settles_empty
+        none = data.zeros is None and not as_level
         if none and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 

@@ -129,6 +129,9 @@ class Text:
         "where another column settles that values are missing, such as the occupation of children, "
         "take these for the level 'not applicable', which structural zeros tie to that column "
         "(default: every missing value is missing at random)")  # fmt: skip
+    settles_empty: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "column A settles where values of column B are missing: as --empty-as-level, for these two "
+        "columns, and however few the records are")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

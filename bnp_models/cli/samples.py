@@ -183,7 +183,10 @@ def read_sample(
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
-    of_levels = ties(table) if tied and (keep_missing or data.text.empty_as_level) else None
+    of_levels = None
+    if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
+        with located(data):
+            of_levels = ties(table, _settling(data, table))
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
@@ -243,25 +246,37 @@ def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) ->
     UsageError
         If --empty-as-level is given, and no column settles any missing value.
     """
-    settled = find_settled(table)
-    asked = data.text.empty_as_level
+    asked, named = data.text.empty_as_level or keep_missing, data.text.settles_empty
+    with located(data):
+        settled = find_settled(table, named=named)
+        made = settled if asked else find_settled(table, named=named, automatic=False)
     if asked and not settled and not keep_missing:
         raise UsageError(
             "--empty-as-level: no column settles where the values of another one are missing; "
             "leave it out, or write a label of your own into these cells"
         )
-    then = (
-        f"these values are the level {NOT_APPLICABLE!r}"
-        if asked or keep_missing
-        else "these values are taken as missing at random, which means that every record has a "
-        "value; if these have none, say --empty-as-level, which makes them the level "
-        f"{NOT_APPLICABLE!r}"
-    )
-    for sentence in in_words(table, settled):
-        _LOG.warning("%s: %s; %s", data.sample, sentence, then)
-    if asked or keep_missing:
-        table = empty_as_level(table, settled)
+    variables = {one.variable for one in made}
+    others = [one for one in settled if one.variable not in variables]
+    for some, then in (
+        (made, f"these values are the level {NOT_APPLICABLE!r}"),
+        (others, "these values are taken as missing at random, which means that every record has a "
+         "value; if these have none, say --empty-as-level, which makes them the level "
+         f"{NOT_APPLICABLE!r}"),
+    ):  # fmt: skip
+        for sentence in in_words(table, some):
+            _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    table = empty_as_level(table, made)
     return keep_empty(table) if keep_missing else table
+
+
+def _settling(data: Data, table: Records) -> list[tuple[str, str]]:
+    """Pairs of --settles-empty whose variables are left, and have the level that does not apply."""
+    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
+    return [
+        (name, other)
+        for name, other in data.text.settles_empty
+        if name in levels and NOT_APPLICABLE in levels.get(other, ())
+    ]
 
 
 def read_household_sample(

@@ -91,16 +91,24 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
 
     named = {} if model is None else model.axes
     labels = {axis: _labels(variables) for axis, variables in (levels or {}).items()}
-    dims = {}
+    dims: dict[str, tuple[str, ...]] = {}
+    sizes: dict[str, int] = {}
+
+    def axis_of(name: str, axis: str, size: int) -> str:
+        """Name of an axis: variables whose levels lie in bands or groups have shapes of these, and
+        a level may stand for absent items, behind those that have labels."""
+        if len(labels.get(axis, ())) in (0, size):
+            return axis
+        shared = f"{axis}_or_band"
+        return shared if sizes.setdefault(shared, size) == size else f"{shared}_of_{name}"
+
     for name, values in arrays.items():
         axes = named.get(name, ())
         if len(axes) != values.ndim - 2:
             axes = tuple(f"{name}_dim_{i}" for i in range(values.ndim - 2))
         # If levels are in bands or groups, the shapes of these follow the shapes of the levels.
-        dims[name] = ("chain", "draw", *(
-            f"{axis}_or_band" if len(labels.get(axis, ())) not in (0, size) else axis
-            for axis, size in zip(axes, values.shape[2:], strict=True)
-        ))  # fmt: skip
+        of_values = (axis_of(name, *x) for x in zip(axes, values.shape[2:], strict=True))
+        dims[name] = ("chain", "draw", *of_values)
     data = xr.Dataset({name: (dims[name], values) for name, values in arrays.items()})
     of_axes = {axis: of for axis, of in labels.items() if axis in data.sizes}
     return numbered(data.assign_coords(of_axes))

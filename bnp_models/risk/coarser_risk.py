@@ -230,8 +230,7 @@ def _evaluate_completed(
     codes = np.concatenate([np.tile(known, (len(drawn), 1, 1)), drawn], axis=1)
     flat = codes.reshape(-1, codes.shape[2])
     coarse, num_levels = coarsening.coarser_codes(flat), coarsening.schema.num_levels
-    one = np.ones(codes.shape[1], int)
-    alone = np.stack([are_alone(x, one, num_levels) for x in np.split(coarse, len(drawn))])
+    alone = np.stack([are_alone(x, num_levels) for x in np.split(coarse, len(drawn))])
     # The cells of all draws are evaluated together: they have most of them in common.
     cells = group_cells(coarse, num_levels)
     of_record = cells.record_cell.reshape(alone.shape)

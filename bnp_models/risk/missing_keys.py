@@ -99,10 +99,10 @@ def anonymity_of(table: Records, matching: np.ndarray | None) -> list[SmallCells
     return [SmallCells(k, m, m / table.n) for k, m in number.items()]
 
 
-def are_alone(codes: np.ndarray, counts: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
-    """Whether each row of codes (m, J), which may repeat and have counts, is of one record."""
-    of_row = group_cells(codes, num_levels).record_cell
-    return np.asarray(np.bincount(of_row, counts)[of_row] == 1)
+def are_alone(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
+    """Whether each row of codes (m, J) is there once."""
+    cells = group_cells(codes, num_levels)
+    return np.asarray(cells.counts[cells.record_cell] == 1)
 
 
 class Completed(NamedTuple):

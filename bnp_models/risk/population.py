@@ -50,7 +50,6 @@ from bnp_models.risk.missing_keys import (
     Completed,
     Completions,
     anonymity_of,
-    are_alone,
     matching_records,
 )
 from bnp_models.risk.shared_cells import shared_risks
@@ -484,17 +483,24 @@ class _Sums:
 
     def _alone(self, codes: np.ndarray) -> np.ndarray:
         """Whether complete uniques and completed records (block, m, J) are alone, (block, .)."""
-        cells, num_levels = self.cells, self.cells.schema.num_levels
+        cells, (block, size, width) = self.cells, codes.shape
         known, counts = cells.codes[cells.complete], cells.counts[cells.complete]
-        counts = np.append(counts, np.ones(codes.shape[1], counts.dtype))
-        chosen = np.append(
-            np.flatnonzero(np.isin(np.flatnonzero(cells.complete), self.uniques)),
-            len(known) + np.arange(codes.shape[1]),
+        together = np.concatenate([known, codes.reshape(-1, width)])
+        grouped = group_cells(together, cells.schema.num_levels)
+        of_known, of_drawn = np.split(grouped.record_cell, [len(known)])
+        number = np.zeros(len(grouped.codes), np.int64)
+        number[of_known] = counts
+        draw = np.repeat(np.arange(block), size)
+        _, same, times = np.unique(
+            draw * len(number) + of_drawn, return_inverse=True, return_counts=True
         )
-        return np.stack([
-            are_alone(np.concatenate([known, of_draw]), counts, num_levels)[chosen]
-            for of_draw in codes
-        ])  # fmt: skip
+        alone = (number[of_drawn] + times[same.reshape(-1)] == 1).reshape(block, size)
+        # The place of a cell among the uniques; the last is that of cells which are none.
+        place = np.full(len(number), len(self.uniques))
+        place[of_known[counts == 1]] = np.arange(len(self.uniques))
+        taken = np.zeros((block, len(self.uniques) + 1), bool)
+        taken[draw, place[of_drawn]] = True
+        return np.concatenate([~taken[:, :-1], alone], axis=1)
 
     def _draw_taus(
         self, to: dict[str, list[np.ndarray]], q: np.ndarray, alone: np.ndarray | None

@@ -11,7 +11,7 @@ import numpy as np
 from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, Schema, text_of
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.zeros.structural_zeros import StructuralZeros
 from bnp_models.zeros.suggestions import levels_said
 
@@ -47,7 +47,12 @@ class Settled(NamedTuple):
     """Number of records with these levels that nothing before in the list has settled."""
 
 
-def find_settled(table: Records, label: str | None = None) -> list[Settled]:
+def find_settled(
+    table: Records,
+    label: str | None = None,
+    named: Sequence[tuple[str, str]] = (),
+    automatic: bool = True,
+) -> list[Settled]:
     """Find the variables whose empty values other variables settle.
 
     Parameters
@@ -56,6 +61,17 @@ def find_settled(table: Records, label: str | None = None) -> list[Settled]:
         Records.
     label
         The level that stands for an empty value. Default: none does, they are missing.
+    named
+        Pairs of a variable and the one whose empty values it settles, in either order, of which
+        that is known. Each of its levels with which all records are empty settles the other one,
+        however few they are.
+    automatic
+        Whether other pairs are looked for.
+
+    Raises
+    ------
+    MicrodataError
+        If a name is unknown, or a pair has no such level.
 
     Returns
     -------
@@ -78,18 +94,25 @@ def find_settled(table: Records, label: str | None = None) -> list[Settled]:
     >>> settled.variable, settled.parent, settled.where.tolist(), settled.records
     (1, 0, [False, True], 40)
     """
-    cells = table.tabulated
-    in_order = [are_ordered(labels) for labels in table.schema.levels]
+    cells, schema = table.tabulated, table.schema
+    in_order = [are_ordered(labels) for labels in schema.levels]
     codes = np.ascontiguousarray(cells.codes.T)
+    is_empty = [
+        _is_empty(of, labels, label) for of, labels in zip(codes, schema.levels, strict=True)
+    ]
+    known = _known(schema, codes, is_empty, cells.counts, named)
     found: list[Settled] = []
-    for j, labels in enumerate(table.schema.levels):
-        texts = [text_of(one) for one in labels]
-        if label is not None and label not in texts:
-            continue
-        empty = codes[j] == (-1 if label is None else texts.index(label))
+    for j, empty in enumerate(is_empty):
+        parents = [parent for parent, variable in known if variable == j]
         left = np.ones(len(empty), bool)
         while (empty & left).any() and not empty.all():
-            one = _most_settled(j, codes, empty, cells.counts * left, table.schema, in_order)
+            counts = cells.counts * left
+            one = None
+            if parents:
+                full, records = _full(parents[0], codes, empty, counts, schema)
+                one = Settled(j, parents.pop(0), full, records)
+            elif automatic:
+                one = _most_settled(j, codes, empty, counts, schema, in_order)
             if one is None:
                 break
             found.append(one)
@@ -97,15 +120,56 @@ def find_settled(table: Records, label: str | None = None) -> list[Settled]:
     return found
 
 
+def _is_empty(codes: np.ndarray, labels: Sequence[Label], label: str | None) -> np.ndarray:
+    """Whether codes of a variable are missing, or the level that stands for that."""
+    if label is None:
+        return codes < 0
+    texts = [text_of(one) for one in labels]
+    return codes == (texts.index(label) if label in texts else len(texts))
+
+
+def _known(schema, codes, is_empty, counts, named) -> list[tuple[int, int]]:
+    """Columns of pairs, the one that settles first: whichever of a pair it is."""
+    found = []
+    for pair in named:
+        for name in pair:
+            if name not in schema.variables:
+                raise unknown_variable(name, schema.variables, "variable")
+        k, j = (schema.variables.index(name) for name in pair)
+        ways = [
+            way for way in ((k, j), (j, k))
+            if k != j and _full(way[0], codes, is_empty[way[1]], counts, schema)[1]
+        ]  # fmt: skip
+        if not ways:
+            raise MicrodataError(
+                f"has values in some records with every level of {quoted(pair[0])}, so that "
+                f"{quoted(pair[0])} does not settle where they are missing", column=pair[1],
+            )  # fmt: skip
+        found.append(ways[0])
+    return found
+
+
+def _full(k, codes, empty, counts, schema) -> tuple[np.ndarray, int]:
+    """Levels (L,) of a variable with which all records are empty, and how many these are."""
+    total, number = _totals(k, codes, empty, counts, schema)
+    full = (total > 0) & (number == total)
+    return full, int(total[full].sum())
+
+
+def _totals(k, codes, empty, counts, schema) -> tuple[np.ndarray, np.ndarray]:
+    """Records (L,) with each level of a variable, and those of them that are empty."""
+    known, size = codes[k] >= 0, schema.num_levels[k]
+    of, weight = codes[k][known], counts[known]
+    total = np.bincount(of, weight, size).astype(int)
+    return total, np.bincount(of, weight * empty[known], size).astype(int)
+
+
 def _most_settled(j, codes, empty, counts, schema, in_order) -> Settled | None:
     """The variable that settles most of the empty values of one; None where none does."""
     best: Settled | None = None
     least = np.inf
-    for k, size in enumerate(schema.num_levels):
-        known = codes[k] >= 0
-        of, weight = codes[k][known], counts[known]
-        total = np.bincount(of, weight, size).astype(int)
-        number = np.bincount(of, weight * empty[known], size).astype(int)
+    for k in range(len(schema.num_levels)):
+        total, number = _totals(k, codes, empty, counts, schema)
         if k == j or not number.any() or (number == total).all():
             continue
         where = _levels_settled(total, number, in_order[k])
@@ -123,8 +187,8 @@ def _levels_settled(total: np.ndarray, number: np.ndarray, in_order: bool) -> np
     pure = full | (number == 0)
     if pure.all():
         # Whether records of one level are all empty, or none of them, by chance.
-        by_chance = np.log(share ** total[total > 0] + (1 - share) ** total[total > 0]).sum()
-        if by_chance < np.log(CHANCE):
+        by_chance = np.logaddexp(total * np.log(share), total * np.log1p(-share))
+        if by_chance[total > 0].sum() < np.log(CHANCE):
             return full
     where = np.zeros(len(total), bool)
     for run in _parts(full, total, in_order):
@@ -227,11 +291,11 @@ def keep_empty(table: Records) -> Records:
     return table
 
 
-def ties(table: Records) -> StructuralZeros | None:
+def ties(table: Records, named: Sequence[tuple[str, str]] = ()) -> StructuralZeros | None:
     """Structural zeros that tie the level "not applicable" to what settles it.
 
     The level is certain where another variable says so, and where the variable has it in no other
-    records, it is impossible there. None where nothing settles it.
+    records, it is impossible there. None where nothing settles it. `named` is as of `find_settled`.
 
     Examples
     --------
@@ -243,7 +307,7 @@ def ties(table: Records) -> StructuralZeros | None:
     """
     schema = table.schema
     rows: list[np.ndarray] = []
-    settled = find_settled(table, NOT_APPLICABLE)
+    settled = find_settled(table, NOT_APPLICABLE, named)
     for j in dict.fromkeys(one.variable for one in settled):
         of = [one for one in settled if one.variable == j]
         level = [text_of(label) for label in schema.levels[j]].index(NOT_APPLICABLE)

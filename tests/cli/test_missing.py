@@ -65,6 +65,18 @@ def test_synthetic_files_keep_missing_values_where_asked(folder):
         assert (judged / "evaluation.json").exists()
 
 
+def test_columns_that_settle_others_may_be_named(folder, capsys):
+    words = ["conditions", "suggest", str(folder / "survey.csv"), "--out"]
+    assert main([*words, str(folder / "z.csv"), "--settles-empty", "age=job"]) == 0
+    assert "these values are the level" in capsys.readouterr().err
+    found = pd.read_csv(folder / "z.csv", keep_default_na=False)
+    assert (found["job"] == NOT_APPLICABLE).any()
+    assert main([*words, str(folder / "y.csv"), "--settles-empty", "region=job"]) == 2
+    assert "survey.csv, column 'job'" in capsys.readouterr().err
+    assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
+    assert "is not two variables" in capsys.readouterr().err
+
+
 def test_completed_files_leave_what_does_not_apply(folder):
     out = run(folder, "impute", "imputed", "--empty-as-level", "--datasets", "1", *CLASSES)
     made = pd.read_csv(out / "imputed_1.csv", keep_default_na=False)
@@ -120,6 +132,7 @@ def test_what_takes_no_missing_values_says_so_before_any_work(folder, capsys):
         assert not (folder / "no").exists()
 
 
+@pytest.mark.long
 def test_what_protect_and_synthesize_write_has_a_risk(folder, tmp_path):
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({
@@ -127,9 +140,9 @@ def test_what_protect_and_synthesize_write_has_a_risk(folder, tmp_path):
         "sex": ["f", "m"] * 75,
     })  # fmt: skip
     frame.to_csv(tmp_path / "sample.csv", index=False)
-    words = [*SIZE, *LATENT, *CHAINS]
+    words = ["--population-size", "300", *LATENT, *CHAINS]
     assert main([
-        "protect", str(tmp_path / "sample.csv"), "--max-tau1", "4", "--suppress", "1",
+        "protect", str(tmp_path / "sample.csv"), "--max-tau1", "20", "--suppress", "1",
         "--out", str(tmp_path / "protected"), *words,
     ]) == 0  # fmt: skip
     protected = pd.read_csv(tmp_path / "protected" / "protected.csv")

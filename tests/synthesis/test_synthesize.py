@@ -10,7 +10,8 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
-from bnp_models.synthesis import completing, synthesize
+from bnp_models.inference import completing
+from bnp_models.synthesis import synthesize
 
 
 def breaks_a_condition(frame, conditions_frame):

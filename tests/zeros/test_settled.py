@@ -90,6 +90,34 @@ def test_chance_is_what_tells_them_apart(monkeypatch):
     assert find_settled(coded(frame))
 
 
+def test_few_records_are_settled_where_that_is_known():
+    frame = pd.DataFrame({"age": ["a", "b", "b", "c"], "job": [None, "x", None, "y"]})
+    table = coded(frame)
+    assert not find_settled(table)
+    [job] = find_settled(table, named=[("age", "job")])
+    assert job.where.tolist() == [True, False, False] and job.records == 1
+    made = empty_as_level(table, [job])
+    assert made.to_frame()["job"].tolist()[0] == NOT_APPLICABLE
+    assert ties(made) is None
+    assert ties(made, [("age", "job")]).to_frame().dropna(how="all").shape == (4, 2)
+    assert find_settled(table, named=[("job", "age")])[0].parent == 0
+    other = coded(frame.assign(sex=["f", "f", "m", "m"]))
+    for named, said in (
+        ([("sex", "job")], "does not settle"), ([("job", "job")], "does not settle"),
+    ):  # fmt: skip
+        with pytest.raises(bnp.MicrodataError, match=said):
+            find_settled(other, named=named)
+    for named, said in (([("age", "hours")], "unknown variable"),):
+        with pytest.raises(bnp.MicrodataError, match=said):
+            find_settled(table, named=named)
+
+
+def test_large_numbers_make_no_warning():
+    """Probabilities that are zero to floating point."""
+    many = pd.DataFrame({"age": ["child", "adult"] * 20_000, "job": [None, "clerk"] * 20_000})
+    assert find_settled(coded(many))[0].records == 20_000
+
+
 def test_ties_leave_what_occurs_and_nothing_else():
     """By hand: all combinations of job, hours and the two kinds of age."""
     frame = people().assign(sex="f")
