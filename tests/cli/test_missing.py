@@ -74,7 +74,7 @@ def test_columns_that_settle_others_may_be_named(folder, capsys):
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "region=job"]) == 2
     assert "survey.csv, column 'job'" in capsys.readouterr().err
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
-    assert "is not two variables" in capsys.readouterr().err
+    assert "is not one variable that settles another" in capsys.readouterr().err
 
 
 def test_completed_files_leave_what_does_not_apply(folder):
