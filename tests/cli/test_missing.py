@@ -177,3 +177,7 @@ def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, mon
     said = capsys.readouterr().err
     assert "'job' is empty in all" in said and "with 'age' 0-14 and in no others" in said
     assert "missing at random" in said and "--empty-as-level" in said
+    # Where nothing ties the level, that is said too.
+    words = ["synthesize", *words[1:4], *CHAINS[:-1], "--empty-as-level"]
+    assert main([*words, "--model", "nplcm", "--out", str(folder / "untied")]) == 2
+    assert "takes no structural zeros and may draw others" in capsys.readouterr().err
