@@ -52,6 +52,15 @@ def test_synthetic_files_have_the_level_of_what_does_not_apply(folder):
     assert (judged / "evaluation.json").exists()
 
 
+def test_files_with_the_level_are_read_with_the_option_that_made_it(folder, capsys):
+    survey().fillna({"job": NOT_APPLICABLE}).to_csv(folder / "made.csv", index=False)
+    words = ["evaluate", str(folder / "survey.csv"), str(folder / "made.csv"), "--quiet"]
+    assert main([*words, "--out", str(folder / "unread")]) == 2
+    said = capsys.readouterr().err
+    assert "made.csv, row" in said and "give that option here too" in said
+    assert main([*words, "--empty-as-level", "--out", str(folder / "read")]) == 0
+
+
 def test_synthetic_files_keep_missing_values_where_asked(folder):
     out = run(folder, "synthesize", "kept", "--keep-missing", "--datasets", "1", *CLASSES)
     made = pd.read_csv(out / "synthetic_1.csv")
