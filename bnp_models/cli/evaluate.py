@@ -168,7 +168,14 @@ def _checked_files(command: Evaluate) -> _Files:
     made = dataclasses.replace(reading, sep=None, encoding=None)
 
     def read(path: Source, reading: Reading = reading) -> Any:
-        table = read_like(path, original, bins, reading)
+        try:
+            table = read_like(path, original, bins, reading)
+        except MicrodataError as error:
+            if not as_level and f"value {NOT_APPLICABLE!r}" in error.problem:
+                raise UsageError(
+                    f"{error}; if --empty-as-level made it a level, give that option here too"
+                ) from None
+            raise
         if as_level and not isinstance(table, Households):
             # In files of --keep-missing these cells are empty, as they are in the original.
             table = empty_as_level(table, find_settled(persons, NOT_APPLICABLE))

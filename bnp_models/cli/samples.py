@@ -176,7 +176,7 @@ def read_sample(
         table = read_contingency_table(data.sample, variables, data.levels, reading)
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table = with_empty_levels(data, table, keep_missing)
+    table = with_empty_levels(data, table, keep_missing, tied)
     if as_cells:
         with located(data):
             table.require_complete(f"the {fit.model} model of a folder")
@@ -236,10 +236,13 @@ def _both(given: StructuralZeros | None, more: StructuralZeros, table: Records) 
     return StructuralZeros(table.schema, np.concatenate([given.conditions, codes]), rows)
 
 
-def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) -> Records:
+def with_empty_levels(
+    data: Data, table: Records, keep_missing: bool = False, tied: bool = True
+) -> Records:
     """Records in which missing values are levels, as far as was asked for.
 
-    Where another column settles that values are missing, it is said, whatever is done with them.
+    Where another column settles that values are missing, it is said, whatever is done with them,
+    and also if they are not tied to it.
 
     Raises
     ------
@@ -258,7 +261,8 @@ def with_empty_levels(data: Data, table: Records, keep_missing: bool = False) ->
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
     for some, then in (
-        (made, f"these values are the level {NOT_APPLICABLE!r}"),
+        (made, f"these values are the level {NOT_APPLICABLE!r}" + ("" if tied else
+         ", but the model takes no structural zeros and may draw others there")),
         (others, "these values are taken as missing at random, which means that every record has a "
          "value; if these have none, say --empty-as-level, which makes them the level "
          f"{NOT_APPLICABLE!r}"),
@@ -289,11 +293,10 @@ def read_household_sample(
         data.sample, given.household, given.household_variables or (), variables_of(data),
         data.levels, reading=reading_of(data),
     )  # fmt: skip
+    with_levels = with_empty_levels(data, table.persons, keep_missing, tied=False)
     persons, changes = recoded(
-        data, table.persons, fit.named_ordered, fit.groups, True, fit.orders_numbers
+        data, with_levels, fit.named_ordered, fit.groups, True, fit.orders_numbers
     )
-    with_levels = with_empty_levels(data, table.persons, keep_missing)
-    persons, changes = recoded(data, with_levels, fit.named_ordered, fit.groups, True)
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
     head = None if given.head == "no" else find_head(persons.schema, roles)

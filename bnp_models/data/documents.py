@@ -208,7 +208,8 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin in (Union, UnionType):
         kinds = [_schema(part, definitions) for part in parts if part is not NoneType]
         if len(kinds) == 1 and "type" in kinds[0]:
-            return kinds[0] | {"type": [kinds[0]["type"], "null"]}
+            values = {"enum": [*kinds[0]["enum"], None]} if "enum" in kinds[0] else {}
+            return kinds[0] | values | {"type": [kinds[0]["type"], "null"]}
         return {"anyOf": kinds + [{"type": "null"}] * (NoneType in parts)}
     if origin in (list, tuple, Sequence):
         fixed = origin is tuple and parts[-1] is not ...

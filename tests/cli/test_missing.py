@@ -52,6 +52,15 @@ def test_synthetic_files_have_the_level_of_what_does_not_apply(folder):
     assert (judged / "evaluation.json").exists()
 
 
+def test_files_with_the_level_are_read_with_the_option_that_made_it(folder, capsys):
+    survey().fillna({"job": NOT_APPLICABLE}).to_csv(folder / "made.csv", index=False)
+    words = ["evaluate", str(folder / "survey.csv"), str(folder / "made.csv"), "--quiet"]
+    assert main([*words, "--out", str(folder / "unread")]) == 2
+    said = capsys.readouterr().err
+    assert "made.csv, row" in said and "give that option here too" in said
+    assert main([*words, "--empty-as-level", "--out", str(folder / "read")]) == 0
+
+
 def test_synthetic_files_keep_missing_values_where_asked(folder):
     out = run(folder, "synthesize", "kept", "--keep-missing", "--datasets", "1", *CLASSES)
     made = pd.read_csv(out / "synthetic_1.csv")
@@ -177,3 +186,7 @@ def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, mon
     said = capsys.readouterr().err
     assert "'job' is empty in all" in said and "with 'age' 0-14 and in no others" in said
     assert "missing at random" in said and "--empty-as-level" in said
+    # Where nothing ties the level, that is said too.
+    words = ["synthesize", *words[1:4], *CHAINS[:-1], "--empty-as-level"]
+    assert main([*words, "--model", "nplcm", "--out", str(folder / "untied")]) == 2
+    assert "takes no structural zeros and may draw others" in capsys.readouterr().err
