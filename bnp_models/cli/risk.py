@@ -100,9 +100,9 @@ def risk(command: Risk) -> int:
             table.require_counts()
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
-        ties=command.ties, missing_keys=reading if table.has_missing else None,
-        coarsenings=list(coarsenings), baselines=command.baselines,
+        ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
+        **({"missing_keys": reading} if table.has_missing else {}),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,

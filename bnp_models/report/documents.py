@@ -359,8 +359,8 @@ class RunDocument(Document):
     all_records: bool | None = None
     suda: int | None = ABSENT
     """Option of risk: variables of a minimal sample unique, at the most."""
-    missing_keys: Annotated[str, Keywords(enum=list(MISSING_KEYS))] | None = ABSENT
-    """Option of risk: how missing values are read; null if there are none."""
+    missing_keys: Annotated[str, Keywords(enum=list(MISSING_KEYS))] | None = None
+    """Option of risk, if values are missing: how they are read."""
     household: str | None = ABSENT
     household_variables: Sequence[str] | None = ABSENT
     rules: str | None = ABSENT
