@@ -2,19 +2,30 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.platforms import short_loop
 from bnp_models.kernels.variates.rng import uniform, uniform_index, words
+
+# Items of a record that are all compared at once, at the most: results for pairs take memory.
+COMPARED_AT_ONCE = 32
 
 
 @jax.named_scope("rank_among_equals")
 def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
     """0-based rank of each item among the items of its record that share its label.
 
-    It needs O(n J^2) comparisons, and no array of size n x K.
+    It needs O(n J^2) comparisons, and no array of size n x K. If a record has many items, they are
+    compared one after the other.
     """
     num_items = z.shape[0]
+    if num_items > COMPARED_AT_ONCE:
+        place = jnp.arange(num_items)[:, None]
+        return lax.map(
+            lambda j: jnp.sum((z == z[j]) & (place < j), axis=0, dtype=jnp.int32),
+            jnp.arange(num_items),
+        )
     earlier = jnp.tril(jnp.ones((num_items, num_items), bool), -1)
     equal = (z[:, None, :] == z[None, :, :]) & earlier[:, :, None]
     return jnp.sum(equal, axis=1, dtype=jnp.int32)

@@ -25,10 +25,17 @@ def stirling(n):
     return s
 
 
-def test_ranks(seed):
-    z = np.random.default_rng(seed).integers(0, 3, (6, 50))
-    exact = [[np.sum(z[:j, i] == z[j, i]) for i in range(50)] for j in range(6)]
+@pytest.mark.parametrize("num_items", [6, tables.COMPARED_AT_ONCE + 8])
+def test_ranks(seed, num_items):
+    z = np.random.default_rng(seed).integers(0, 3, (num_items, 50))
+    exact = [[np.sum(z[:j, i] == z[j, i]) for i in range(50)] for j in range(num_items)]
     np.testing.assert_array_equal(tables.rank_among_equals(jnp.asarray(z)), exact)
+
+
+def test_memory_of_ranks_does_not_grow_with_pairs_of_items():
+    z = jax.ShapeDtypeStruct((200, 128), jnp.int32)
+    program = jax.jit(tables.rank_among_equals).lower(z).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 8 * 200 * 128 * 4
 
 
 @pytest.mark.parametrize("c", [0.02, 0.8, 6.0])
