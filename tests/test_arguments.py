@@ -141,6 +141,19 @@ CALLS = {
     "population_risk": lambda it, key: bnp.population_risk(it.run, 20_000, key=key),
     "predictive_checks": lambda it, key: bnp.predictive_checks(it.run, key=key),
     "protect": lambda it, key: bnp.protect(it.run, 20_000, max_tau1=5, key=key),
+    "evaluate": lambda it, key: bnp.evaluate(it.table, it.table, key=key),
+    "evaluation.closest_records": lambda it, key: bnp.evaluation.closest_records(
+        it.table, it.table, key=key
+    ),
+    "evaluation.proportions": lambda it, key: bnp.evaluation.proportions(
+        it.table, it.table, 1, key=key
+    ),
+    "evaluation.tree_propensity": lambda it, key: bnp.evaluation.tree_propensity(
+        it.table, it.table, key=key
+    ),
+    "models.complete_households": lambda it, key: bnp.models.complete_households(
+        it.households, key=key
+    ),
     "evaluation.refit": lambda it, key: bnp.evaluation.refit(MODEL, it.table, [it.table], key=key),
     "sample": lambda it, key: bnp.sample(MODEL, it.table, key=key),
     "sample_hyperparameters": lambda it, key: bnp.sample_hyperparameters(
@@ -162,7 +175,8 @@ def test_keys_are_looked_at_wherever_they_are_given(small):
     }  # fmt: skip
     assert taken == set(CALLS)
     cells = bnp.weighted_cells(small.table, 20_000)
-    given = SimpleNamespace(run=small.run, table=small.table, cells=cells)
+    households = bnp.datasets.bay_area_households().sample(5, seed=0).households()
+    given = SimpleNamespace(run=small.run, table=small.table, cells=cells, households=households)
     for name, call in CALLS.items():
         with pytest.raises(TypeError, match="key must be a random key, such as"):
             call(given, 5)

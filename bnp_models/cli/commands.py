@@ -189,7 +189,7 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "for_", "format", "from_")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "for_", "format")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "

@@ -274,7 +274,7 @@ BAD = {
     "missing in cells": ("x,y\n1,2\n1,\n3,4\n", ["--model", "polettini-stander-1"],
                          ["a.csv", "row 1 (line 3)", "column 'y'", "missing", "bnp-models impute"]),
     "every value missing": ("x,y,z\n1,,\n1,,\n3,,\n", [],
-                            ["a.csv", "column 'y'", "every value is missing", "so have 'z'"]),
+                            ["a.csv", "'y' and 'z'", "every value is missing", "--drop y,z"]),
     "unknown column": ("x,y\n1,2\n3,4\n", ["--variables", "x,z"], ["a.csv", "column 'z'"]),
     "unknown level": ("x,y\n1,2\n3,4\n", ["--levels", "{dir}/l.csv"],
                       ["a.csv", "row 1 (line 3)", "column 'x'", "'3'"]),
