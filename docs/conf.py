@@ -59,7 +59,6 @@ napoleon_use_param = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 maximum_signature_line_length = 80
-add_module_names = False
 toc_object_entries_show_parents = "hide"
 
 default_role = "literal"

@@ -120,7 +120,7 @@ def read_coded(
     Parameters
     ----------
     path, levels, reading
-        As for :func:`read_microdata`.
+        As for :func:`~bnp_models.read_microdata`.
     choose : callable
         Takes the names of the file's columns, returns the chosen ones.
     code : callable
@@ -242,7 +242,7 @@ def read_levels(
 def read_frame(
     path: str | PathLike, columns: Sequence[str] | None = None, reading: Reading = AS_FOUND
 ) -> tuple[pd.DataFrame, list[int] | None]:
-    """Read columns of a file as :func:`read_microdata` does, uncoded.
+    """Read columns of a file as :func:`~bnp_models.read_microdata` does, uncoded.
 
     Returns
     -------

@@ -140,9 +140,9 @@ def find_head(
 ) -> tuple[str, Label] | None:
     """Return the relationship variable and its label for the head, if usual names tell them.
 
-    :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
-    or not one label of the head. A table of roles (:func:`~bnp_models.io.read_roles`) says more
-    names.
+    :meth:`~bnp_models.Households.from_frame` takes it as `head`; None if there is no variable of a
+    usual name, or not one label of the head. A table of roles (:func:`~bnp_models.io.read_roles`)
+    says more names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rules written as the YAML that :func:`read_rules` reads."""
+"""Rules written as the YAML that :func:`~bnp_models.read_rules` reads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,8 @@ _Dumper.add_representer(
 
 
 def rules_to_yaml(rules: Rules, persons: Mapping[str, PersonPredicate] | None = None) -> str:
-    """Return rules as a YAML text: print it, adapt it, and give it to :func:`read_rules`.
+    """Return rules as a YAML text: print it, adapt it, and read it with
+    :func:`~bnp_models.read_rules`.
 
     Parameters
     ----------
