@@ -214,7 +214,10 @@ def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
         try:
             given.append(settled_conditions(table, by, of))
         except MicrodataError as error:
-            raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}") from None
+            remedy = ""
+            if of in schema.variables and (table.codes[:, schema.variables.index(of)] < 0).any():
+                remedy = f"; if {by} settles only where {of} is empty: --settles-empty {by}={of}"
+            raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}{remedy}") from None
     if len(given) < 2:
         return next(iter(given), None)
     # Those of the file keep their rows, which messages name.

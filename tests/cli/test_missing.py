@@ -84,6 +84,10 @@ def test_columns_that_settle_others_may_be_named(folder, capsys):
     assert "survey.csv, column 'job'" in capsys.readouterr().err
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
     assert "is not one variable that settles another" in capsys.readouterr().err
+    # Ages settle where jobs are empty, not which jobs there are.
+    words = ["synthesize", str(folder / "survey.csv"), "--out", str(folder / "w")]
+    assert main([*words, "--allow-identifying", "--settles", "age=job"]) == 2
+    assert "empty: --settles-empty age=job" in capsys.readouterr().err
 
 
 def test_completed_files_leave_what_does_not_apply(folder):
