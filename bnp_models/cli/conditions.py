@@ -9,6 +9,7 @@ from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import recoded, with_empty_levels
 from bnp_models.data.folders import read_records
+from bnp_models.data.messages import in_quotes
 from bnp_models.data.microdata import Records
 from bnp_models.data.writing import write_frame
 from bnp_models.zeros.structural_zeros import read_conditions
@@ -34,8 +35,7 @@ def suggest(command: Suggest) -> int:
 
 def _as_name(name: str) -> str:
     """A name as --settles takes it."""
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"' if re.search('[="]', name) else name
+    return in_quotes(name) if re.search('[="]', name) else name
 
 
 def check(command: Check) -> int:

@@ -190,9 +190,7 @@ def read_sample(
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
-    conditions = conditions_of(data, records_of(table))
-    if of_levels is not None:
-        conditions = _both(conditions, of_levels, records_of(table))
+    conditions = conditions_of(data, records_of(table), of_levels)
     if conditions is None:
         return table, None, changes
     try:
@@ -206,8 +204,13 @@ def read_sample(
     return table, conditions, changes
 
 
-def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
-    """Structural zeros of a file, and those that say which variable settles which; None if none."""
+def conditions_of(
+    data: Data, table: Records, of_levels: StructuralZeros | None = None
+) -> StructuralZeros | None:
+    """Structural zeros of a file, and those that say which variable settles which; None if none.
+
+    Those that tie levels for missing values come last, and leave a weight class free.
+    """
     schema = table.schema
     given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
     for by, of in data.settles:
@@ -218,6 +221,10 @@ def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
             if of in schema.variables and (table.codes[:, schema.variables.index(of)] < 0).any():
                 remedy = f"; if {by} settles only where {of} is empty: --settles-empty {by}={of}"
             raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}{remedy}") from None
+    if of_levels is not None:
+        free = len(schema.variables) - of_levels.conditions.shape[1]
+        codes = np.pad(of_levels.conditions, ((0, 0), (0, free)), constant_values=-1)
+        given.append(StructuralZeros(schema, codes))
     if len(given) < 2:
         return next(iter(given), None)
     # Those of the file keep their rows, which messages name.
@@ -227,16 +234,6 @@ def conditions_of(data: Data, table: Records) -> StructuralZeros | None:
         np.concatenate([one.conditions for one in given]),
         np.concatenate([one.rows + r for one, r in zip(given, np.cumsum(rows), strict=False)]),
     )
-
-
-def _both(given: StructuralZeros | None, more: StructuralZeros, table: Records) -> StructuralZeros:
-    """Structural zeros that are given, and others, which leave a weight class free."""
-    free = len(table.schema.variables) - more.conditions.shape[1]
-    codes = np.pad(more.conditions, ((0, 0), (0, free)), constant_values=-1)
-    if given is None:
-        return StructuralZeros(table.schema, codes)
-    rows = np.concatenate([given.rows, given.rows.max(initial=-1) + 1 + np.arange(len(codes))])
-    return StructuralZeros(table.schema, np.concatenate([given.conditions, codes]), rows)
 
 
 def with_empty_levels(

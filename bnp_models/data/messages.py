@@ -24,6 +24,12 @@ def listed(items: Iterable[str], word: str = "and") -> str:
     return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 
+def in_quotes(text: str) -> str:
+    """Return a text in double quotes, with its own doubled."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def as_cells(names: Iterable[str]) -> str:
     """Return names as a line of a CSV file has them, which is how options take them."""
     line = io.StringIO()

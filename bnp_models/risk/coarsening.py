@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, numbered
-from bnp_models.data.messages import quoted
+from bnp_models.data.messages import in_quotes, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.schema import MicrodataError, Schema, text_of, unknown_variable
@@ -169,7 +169,7 @@ def _parts(text: str, sign: str, schema: Schema) -> list[str]:
 def _name_and_levels(text: str, schema: Schema) -> tuple[str, str]:
     """The variable before the "=" of a merge, and what is after it."""
     for name in sorted(schema.variables, key=len, reverse=True):
-        for spelled in (name, _in_quotes(name)):
+        for spelled in (name, in_quotes(name)):
             rest = text.removeprefix(spelled).lstrip()
             if text.startswith(spelled) and rest.startswith("="):
                 return name, rest[1:]
@@ -177,15 +177,9 @@ def _name_and_levels(text: str, schema: Schema) -> tuple[str, str]:
     return _known(name.strip(), schema), given
 
 
-def _in_quotes(text: str) -> str:
-    """A text in double quotes, its own doubled."""
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"'
-
-
 def _known(name: str, schema: Schema) -> str:
     """The name, if it is a variable's."""
-    name = next((known for known in schema.variables if name == _in_quotes(known)), name)
+    name = next((known for known in schema.variables if name == in_quotes(known)), name)
     if name not in schema.variables:
         raise unknown_variable(name, list(schema.variables))
     return name
@@ -226,7 +220,7 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
 def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
     """Codes of labels separated by "+", which labels may contain (75+); None: cannot be read."""
     for code, label in enumerate(labels):
-        for spelled in (label, _in_quotes(label)):
+        for spelled in (label, in_quotes(label)):
             if text == spelled:
                 return [code]
             if text.startswith(spelled + "+"):

@@ -166,7 +166,11 @@ def coarsen(
     if table.has_missing:
         evaluate = _evaluate_wildcards
         if missing_keys == "random":
-            evaluate = partial(_evaluate_completed, Completions(run, evaluator, key_ties))
+            # Of all draws, once for all keys.
+            drawn = Completions(run, evaluator, key_ties).codes(
+                np.arange(evaluator.draws["alpha"].size)
+            )
+            evaluate = partial(_evaluate_completed, drawn)
     # Common random numbers: keys that make the same cells of the records have the same figures.
     return {
         text: evaluate(evaluator, coarsening, tied, key_common)
@@ -187,15 +191,20 @@ def _evaluate(
     # Padded to as many as the finer file has: same shapes, nothing is compiled.
     size = len(evaluator.run.table.tabulated.codes)
     b, q = _probabilities(evaluator, coarsening, codes, key_cells, size)
-    if tied is not None:
-        q = tied.draw_probabilities(generator, b, q)
-    return CoarserRisk(table, *draw_taus(generator, q, evaluator.num_new))
+    return CoarserRisk(table, *_draw_taus(evaluator, tied, generator, b, q))
 
 
 def _probabilities(evaluator, coarsening, codes, key, size=None) -> Iterator[np.ndarray]:
     """Yield probabilities (draws, m) of coarser cells, for a record of the sample and another."""
     for log_p in evaluator.coarser(coarsening, codes, key, size):
         yield np.exp(np.minimum(log_p, 0))
+
+
+def _draw_taus(evaluator, tied, generator, b, q, alone=None) -> tuple[np.ndarray, np.ndarray]:
+    """Draw tau_1 and tau_2 of cells with these probabilities, with a layer for ties or None."""
+    if tied is not None:
+        q = tied.draw_probabilities(generator, b, q)
+    return draw_taus(generator, q, evaluator.num_new, alone)
 
 
 def _evaluate_wildcards(
@@ -209,23 +218,23 @@ def _evaluate_wildcards(
     matching = matching_records(cells)
     codes = evaluator.run.table.codes_at(cells.first_rows[matching == 1])
     b, q = _probabilities(evaluator, coarsening, codes, key_cells)
-    if tied is not None:
-        q = tied.draw_probabilities(generator, b, q)
-    return CoarserRisk(table, *draw_taus(generator, q, evaluator.num_new), matching)
+    return CoarserRisk(table, *_draw_taus(evaluator, tied, generator, b, q), matching)
 
 
 def _evaluate_completed(
-    completions: Completions,
+    drawn: np.ndarray,
     evaluator: Evaluator,
     coarsening: Recoding,
     tied: Tied | None,
     key: jax.Array,
 ) -> CoarserRisk:
-    """`_evaluate` where values are missing at random: on the samples as draws complete them."""
+    """`_evaluate` where values are missing at random: on the samples as draws complete them.
+
+    The codes (draws, m, J) are those of the incomplete records, completed by each draw.
+    """
     key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     original = evaluator.run.table
-    drawn = completions.codes(np.arange(evaluator.draws["alpha"].size))
     known = original.codes[original.complete]
     codes = np.concatenate([np.tile(known, (len(drawn), 1, 1)), drawn], axis=1)
     flat = codes.reshape(-1, codes.shape[2])
@@ -240,8 +249,5 @@ def _evaluate_completed(
     b, q = np.zeros((2, *alone.shape))
     b[draw, record], q[draw, record] = (x[draw, place] for x in both)
     some = alone.any(axis=0)
-    b, q = b[:, some], q[:, some]
-    if tied is not None:
-        q = tied.draw_probabilities(generator, b, q)
-    taus = draw_taus(generator, q, evaluator.num_new, alone[:, some])
+    taus = _draw_taus(evaluator, tied, generator, b[:, some], q[:, some], alone[:, some])
     return CoarserRisk(coarsening.coarser(original), *taus, num_uniques=alone.sum(axis=1))

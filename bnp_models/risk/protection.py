@@ -10,7 +10,7 @@ Control, doi:10.1002/9781118348239, chapter 3).
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -427,13 +427,9 @@ def _next_towards(
         found = [missed(recoded.records, one, nothing, stratum) for one in targets]
         return np.any(found, axis=0).sum()
 
-    now, loss, best = number(recoded), recoded.loss(weight), None
-    for j, merges, candidate in recoded.steps(ordered):
-        gain = now - number(candidate)
-        price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
-        if gain > 0 and (best is None or price < best[0]):
-            best = price, j, merges, candidate
-    return None if best is None else _made(recoded, best, weight)
+    now = number(recoded)
+    found = ((now - number(step[-1]), *step) for step in recoded.steps(ordered))
+    return _cheapest(recoded, weight, (one for one in found if one[0] > 0))
 
 
 def _next_step(
@@ -446,16 +442,29 @@ def _next_step(
     carried = np.cumsum(r1[order])
     count = int(np.searchsorted(carried, (1 - _LEFT_OUT) * carried[-1])) + 1 if len(rows) else 0
     rows = np.sort(rows[order[:count]])
-    now, best = _above(r1, limits), None
-    loss = recoded.loss(weight)
-    for j, merges, candidate in recoded.steps(ordered):
-        alone = rows[scan.uniques(candidate.coarsening, rows)]
-        if not scan.listable(candidate.coarsening, alone):
-            continue
-        left = _above(scan.of_rows(candidate.coarsening, alone)[0].mean(axis=0), limits)
-        gain = now - left
+    now = _above(r1, limits)
+
+    def gains():
+        for j, merges, candidate in recoded.steps(ordered):
+            alone = rows[scan.uniques(candidate.coarsening, rows)]
+            if scan.listable(candidate.coarsening, alone):
+                left = _above(scan.of_rows(candidate.coarsening, alone)[0].mean(axis=0), limits)
+                if now - left > _LEFT_OUT * now:
+                    yield now - left, j, merges, candidate
+
+    return _cheapest(recoded, weight, gains())
+
+
+def _cheapest(
+    recoded: Recoded,
+    weight: np.ndarray,
+    found: Iterable[tuple[float, int, list | None, Recoded]],
+) -> tuple[Recoded, list[Step]] | None:
+    """Of steps with what each gains, that with the least loss for its gain; None: there is none."""
+    loss, best = recoded.loss(weight), None
+    for gain, j, merges, candidate in found:
         price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
-        if gain > _LEFT_OUT * now and (best is None or price < best[0]):
+        if best is None or price < best[0]:
             best = price, j, merges, candidate
     return None if best is None else _made(recoded, best, weight)
 
