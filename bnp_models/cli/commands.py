@@ -56,8 +56,8 @@ def _fit(command: str, without: Names, **changed: Any) -> Fit:
     fixed = {"head": None} if "households" in without else {}
     if CELL_MODELS.keys() & models:
         changed["alpha"] = (
-            f"{FIXED_ALPHA}; for polettini-stander, shape parameter of the cell means (default with "
-            "--hyperparameters fixed: 0.92 in model 1 and 0.1 in model 2, as in the paper)"
+            f"{FIXED_ALPHA}; for polettini-stander, shape parameter of the cell means (default "
+            "with --hyperparameters fixed: 0.92 in model 1 and 0.1 in model 2, as in the paper)"
         )
     fit: Fit = part(Fit, without=without, fixed=fixed, model=model, **changed)
     return fit
@@ -483,7 +483,7 @@ def _data(without: Names, **changed: Any) -> Any:
     """Options for reading a sample whose conditions are suggested or checked."""
     return part(
         Data, without=("keep_recoding", *without), fixed={"allow_identifying": True},
-        variables="variables (default: all columns)",
+        variables="variables to use (default: all columns)",
         levels="file that declares the levels, with the columns variable and level (default: the "
         "levels that occur in SAMPLE)", **changed,
     )  # fmt: skip

@@ -132,9 +132,9 @@ class Text:
         "of a number, such as 01, 1 and 1.0")  # fmt: skip
     empty_as_level: bool = switch(
         "give missing values the level 'not applicable' where another column determines that they "
-        "are missing, such as the occupation of children; by structural zeros, these records then "
-        "have no other level, and no other records have this one (default: every missing value is "
-        "taken as missing at random)")  # fmt: skip
+        "are missing, such as the occupation of children. With models that take structural zeros, "
+        "only these records can then have this level, and they can have no other (default: every "
+        "missing value is taken as missing at random)")  # fmt: skip
     settles_empty: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
         "column A determines where values of column B are missing: give them the level 'not "
         "applicable', as --empty-as-level does, however few the records are")  # fmt: skip
@@ -154,7 +154,7 @@ class Data:
         "file that declares the levels, with the columns variable and level (default: the levels "
         "that occur in SAMPLE)")  # fmt: skip
     drop: Names = option("A,B,..", name_list, default=(), help=
-        "columns to leave out; all others are key variables (default: none)")  # fmt: skip
+        "columns to leave out; all others are used (default: none)")  # fmt: skip
     allow_identifying: bool = switch(
         "accept key variables that identify records, or nearly do; without this option they are "
         "refused unless --variables names them")  # fmt: skip
@@ -292,8 +292,8 @@ class Fit:
         "number of latent classes of nplcm and tnplcm (default: 50), or of profiles of "
         "mixed-membership (default: 20)")  # fmt: skip
     level_prior: str | None = option(choices=("learned", "uniform"), help=
-        "prior of the level probabilities in components and classes: learned estimates a mean and "
-        "a concentration for each variable; uniform is the prior of the papers "
+        "prior of the level probabilities in components and classes. learned: a mean and a "
+        "concentration are estimated for each variable; uniform: the uniform prior of the papers "
         "(default: learned)")  # fmt: skip
     level_shape: float | None = option("X", number_above(0), help=
         "parameter of a symmetric Dirichlet prior of the level probabilities, which replaces "
