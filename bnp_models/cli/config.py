@@ -145,7 +145,7 @@ def check_texts(parsed: Parsed) -> None:
             if text == "" and (one.positional or one.told.get("metavar") in _FILES):
                 raise ConfigError(f"{where}: is empty; name a file")
             if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-                raise ConfigError(f"{where}: {quoted(text)} is no text in UTF-8; rename it")
+                raise ConfigError(f"{where}: {quoted(text)} is not valid UTF-8 text; rename it")
 
 
 def _is_unsaid(value: object) -> bool:

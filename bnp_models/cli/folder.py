@@ -113,7 +113,7 @@ def into_folder(
         _remove_empty(made)
         how = how_to_go_on
         if all((out / name).exists() for name in (*outputs, REPEATING)):
-            how = f"the results in {out} are whole"
+            how = f"the results in {out} are complete"
         elif not (out / "checkpoint").exists():
             how = "nothing was saved; repeat the command"
         tell(f"{str(error) or 'interrupted'}; {how}")
@@ -225,8 +225,8 @@ def variables_of(data: Data) -> Sequence[str] | None:
         return data.variables
     if data.variables is not None:
         raise UsageError(
-            "--drop: is for all columns but some, and --variables or --keys say which are read; "
-            "give one of them"
+            "--drop: names columns to leave out, but --variables or --keys name the columns to "
+            "read; give only one of them"
         )
     names = columns_of_file(data.sample, reading_of(data), data.drop)
     for name in data.drop:

@@ -106,8 +106,8 @@ def _refuse_dates(name: str, labels: Collection[Label], counts: Mapping[str, int
             for label, to in dates.items()
         ]
         raise MicrodataError(
-            f"has dates among ranges, which a spreadsheet made of them: {listed(were)}; rename "
-            "these levels in the file",
+            "has dates among its ranges, and a spreadsheet probably made dates of ranges: "
+            f"{listed(were)}; rename these levels in the file",
             column=name,
         )
 
@@ -137,12 +137,14 @@ def _check_notation(
     looks = f"looks like numbers with {notation}"
     if name in uses:
         raise MicrodataError(
-            f"{looks}, and {uses[name]} would take it for labels without a number; say --decimal "
-            f"'{notation.decimal}'",
+            f"{looks}, but {uses[name]} would take its values for labels without a number; say "
+            f"--decimal '{notation.decimal}'",
             column=name,
         )
     if are_numbers(sorted_labels(plain)):
-        _LOG.warning("%s: column %r %s, and is read as labels; --decimal '%s' reads it as numbers",
+        _LOG.warning(
+            "%s: column %r %s, but is read as labels; with --decimal '%s' it is read as numbers"
+        ,
                      data.sample, name, looks, notation.decimal)  # fmt: skip
 
 
@@ -186,5 +188,7 @@ def say_kept(data: Data, option: str, name: str, table: Records, left: Collectio
         if text_of(label) in texts and n and (interval is None or interval.low < interval.high)
     }
     if kept:
-        _LOG.warning("%s: %s keeps levels of column %r that are no single numbers: %s",
+        _LOG.warning(
+            "%s: with %s, levels of column %r that are not single numbers stay as they are: %s"
+        ,
                      data.sample, option, name, with_counts(list(kept), kept))  # fmt: skip

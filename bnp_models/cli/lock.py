@@ -40,7 +40,7 @@ def locked(folder: Path) -> Iterator[None]:
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
             raise FolderInUse(
-                f"another run is at work there ({holder or 'of which nothing more is known'}); "
+                f"another run is using this folder ({holder or 'of which nothing more is known'}); "
                 "wait for it, stop it, or choose another folder"
             ) from None
         except OSError:

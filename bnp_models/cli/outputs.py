@@ -76,7 +76,7 @@ def remove_datasets(command: Synthesize | Impute, out: Path) -> None:
                 path.unlink()
 
 
-PROTECT = "bnp-models protect finds the coarsening and suppressions that meet the limits"
+PROTECT = "bnp-models protect finds recodings and suppressions with which the limits are met"
 
 
 def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:

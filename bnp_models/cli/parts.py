@@ -395,9 +395,15 @@ class Chains:
         if until_rhat is None:
             for name in STOPPING[1:]:
                 if vars(self)[name] is not None:
-                    raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
+                    raise UsageError(
+                        f"{flag(name)}: is used only with --until-rhat; add --until-rhat, or leave "
+                        f"{flag(name)} out"
+                    )
         elif self.chains == 1:
-            raise UsageError("--until-rhat: compares chains; let --chains be 2 or more")
+            raise UsageError(
+                "--until-rhat: R-hat compares chains, and there is only one; set --chains to 2 or "
+                "more"
+            )
         elif max_minutes is None:
             max_minutes = MAX_MINUTES
         return dataclasses.replace(

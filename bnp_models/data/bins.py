@@ -39,7 +39,7 @@ class Bins(Merged):
     ('4 to 24', '25 to 49', '50 to 74', '75 to 95')
     """
 
-    _REFUSED: ClassVar[str] = "is no number and no label of the original"
+    _REFUSED: ClassVar[str] = "is neither a number nor a label of the original"
 
     low: np.ndarray
     """(B,) lowest values that are drawn; NaN where the label is no number."""
@@ -270,8 +270,7 @@ def _beside(
             continue
         if interval is not None and interval.low == interval.high:
             raise MicrodataError(
-                f"level {quoted(value)} is a number with a unit or a sign beside it; write the "
-                "number alone",
+                f"level {quoted(value)} is a number with a unit or a sign; write the number alone",
                 column=variable,
             )
         if interval is not None and interval.low > max(known):
@@ -280,8 +279,8 @@ def _beside(
             before.append(value)
         else:
             raise MicrodataError(
-                f"level {quoted(value)} is not one number, and numbers that are put into bins may "
-                "be in it; correct it, or merge levels in another way (--recode-by)",
+                f"level {quoted(value)} is not a single number, and may stand for numbers that are "
+                "put into bins; correct it, or merge levels in another way (--recode-by)",
                 column=variable,
             )
     return before, above

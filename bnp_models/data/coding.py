@@ -112,7 +112,11 @@ class ColumnCoder:
             labels = in_type_of([*self._labels, label], self._declared)
             same = [one for one in labels if spelling_key(one) == spelling_key(label)]
             # It may be the value that the other file has in another spelling.
-            hint = f"; if it is {shown(same[0])}, say --normalise" if same else ""
+            hint = (
+                (f"; if it is another spelling of {shown(same[0])}, say --normalise")
+                if same
+                else ""
+            )
             raise MicrodataError(
                 undeclared_level(label, labels) + hint,
                 row=first_row + int(rows[0]),

@@ -75,8 +75,9 @@ def read_contingency_table(
     """
     if reading.normalise or reading.decimal or reading.thousands:
         raise MicrodataError(
-            "is counted in parts, of which none tells how the labels of the whole are written; "
-            "write them alike in the files, and leave --normalise, --decimal and --thousands out",
+            "is counted part by part, and one part does not show how labels are written in the "
+            "others; write the labels alike in all files, and leave --normalise, --decimal and "
+            "--thousands out",
             file=path,
         )
     with opened(path) as source:

@@ -83,7 +83,8 @@ def with_schema_of(made: Households, table: Households) -> Households:
     schema = table.schema
     if schema.size_variable not in (None, made.schema.size_variable):
         raise MicrodataError(
-            "is the number of persons in every household of the original, but not here; correct it",
+            "is the number of persons of the household in every household of the original, but not "
+            "in this one; correct it",
             column=schema.size_variable,
         )
     names = schema.table.variables

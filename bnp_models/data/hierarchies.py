@@ -78,7 +78,8 @@ class Hierarchy:
         try:
             if header[0] != "level":
                 raise MicrodataError(
-                    f"the header begins with {quoted(header[0])}; write level,group[,group..]"
+                    f"the header begins with {quoted(header[0])} and not with level; write "
+                    "level,group[,group..]"
                 )
             return cls(_texts(header, rows))
         except MicrodataError as error:
@@ -220,7 +221,7 @@ def _texts(header: list[str], rows: list[list[Any]]) -> tuple[tuple[str, ...], .
     if len(header) < 2:
         raise MicrodataError("has no column of groups; write level,group[,group..]")
     if not rows:
-        raise MicrodataError("has no level; write one a row")
+        raise MicrodataError("has no level; write one level in each row")
     for index, row in enumerate(rows):
         if len(row) != len(header):
             raise MicrodataError(f"{len(row)} cells but the header has {len(header)}", row=index)

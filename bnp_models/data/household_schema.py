@@ -93,7 +93,8 @@ class HouseholdSchema:
         for variable in self.head_variables:
             if f"head_{variable}" in self.table.variables:
                 raise MicrodataError(
-                    f"the head's {quoted(variable)} needs this name; rename the column",
+                    f"this name is needed for the {quoted(variable)} of the head; rename the "
+                    "column",
                     column=f"head_{variable}",
                 )
 

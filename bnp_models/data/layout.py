@@ -91,7 +91,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     return Layout([header[j] for j in kept], kept, widths, gone, remarks)
 
 
-_ROW_NAMES = "the first, which has no name and numbers the rows"
+_ROW_NAMES = "the first, which has no name and a different value in every row"
 
 
 def _one_line(name: str) -> str:
@@ -131,6 +131,6 @@ def _title(rows: Sequence[Row], filled: Sequence[int], source: Source) -> Microd
             )
             break
     return MicrodataError(
-        f"the first line has {named} of {len(filled)} columns' names; {remedy}",
+        f"the first line has names for only {named} of {len(filled)} columns; {remedy}",
         file=source, line=rows[0].line,
     )  # fmt: skip

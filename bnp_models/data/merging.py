@@ -142,14 +142,15 @@ def _top_coded(
             continue
         if interval.low < limit <= interval.high:
             raise MicrodataError(
-                f"level {quoted(label)} has numbers below {written(limit)} and numbers from it on; "
-                "top-code from the first number of a level",
+                f"level {quoted(label)} has numbers below {written(limit)} and numbers of "
+                f"{written(limit)} or more; choose a top-code that is the smallest number of a "
+                "level",
                 column=name,
             )
         above[code] = interval.low >= limit
     if not above.any():
         raise MicrodataError(
-            f"has no number of {written(limit)} or more to be top-coded; give a smaller one",
+            f"has no number of {written(limit)} or more to be top-coded; give a smaller top-code",
             column=name,
         )
     below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
@@ -204,7 +205,9 @@ def own_levels(table: Records, levels: Mapping[str, Collection[str]]) -> dict[st
         known = list(map(text_of, labels))
         for text in texts:
             if text not in known:
-                raise MicrodataError(f"has no value {quoted(text)} to be a level", column=name)
+                raise MicrodataError(
+                    f"has no value {quoted(text)} that could be a level of its own", column=name
+                )
         left: list[Label] = [text for text in known if text not in texts]
         left += [OwnLevel(text) for text in known if text in texts]
         position = {text_of(label): code for code, label in enumerate(left)}

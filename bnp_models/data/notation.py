@@ -28,13 +28,16 @@ _BRACKETED = re.compile(r"\s*[\[(][^;]*[\])]\s*")
 def check_marks(decimal: str | None, thousands: str | None) -> None:
     """Raise `MicrodataError` unless these can be marks in numbers; None is not known."""
     if decimal is not None and decimal not in DECIMALS:
-        raise MicrodataError(f"{quoted(decimal)} cannot be before decimals; give , or .")
+        raise MicrodataError(f"{quoted(decimal)} cannot be the decimal mark; give , or .")
     if thousands is not None and thousands not in _THOUSANDS:
         marks = listed([quoted(mark) for mark in _THOUSANDS if mark], "or")
-        raise MicrodataError(f"{quoted(thousands)} cannot be between thousands; give {marks}")
+        raise MicrodataError(
+            f"{quoted(thousands)} cannot be the mark between thousands; give {marks}"
+        )
     if decimal is not None and decimal == thousands:
         raise MicrodataError(
-            f"{quoted(decimal)} cannot be before decimals and between thousands; give two marks"
+            f"{quoted(decimal)} cannot be both the decimal mark and the mark between thousands; "
+            "give two marks"
         )
 
 
@@ -184,7 +187,7 @@ def _contradiction(counts: Mapping[str, int], read: Mapping[str, list[str | None
             + either * (len(meant) > 1)
         )
     return (
-        f"how its numbers are written cannot be told: it has {listed(said)}; say which mark is "
-        "before decimals (--decimal , or --decimal .) or between thousands (--thousands), or "
+        f"how its numbers are written cannot be told: it has {listed(said)}; say which is the "
+        "decimal mark (--decimal , or --decimal .) or the mark between thousands (--thousands), or "
         "correct the values"
     )

@@ -164,8 +164,9 @@ def tell_of_unused(source: Source, variable: str, unused: Sequence[Label]) -> No
     """Say that a column has categories that no record has, if there are any."""
     if len(unused):
         _LOG.warning(
-            "%s: column %r has %d categories that no record has (%s), and they are levels of it, "
-            "which they would not be in a text file; --levels says which levels there are",
+            "%s: column %r has %d categories that no record has (%s); they are levels of the "
+            "variable, but would not be if SAMPLE were a text file; --levels declares which levels "
+            "there are",
             source, variable, len(unused), listing(list(unused)),
         )  # fmt: skip
 

@@ -67,7 +67,8 @@ class Merged:
     """Codes of numbers that are no such label: "<25", "25 to <50", ">=85". Others have none."""
 
     _REFUSED: ClassVar[str] = (
-        "is no label of the original, whose levels were merged; declare it (--levels) or correct it"
+        "is not a label of the original, whose levels were merged; declare it (--levels) or "
+        "correct it"
     )
 
     @classmethod
@@ -223,7 +224,7 @@ class Recoding:
             variables.append(j)
             levels.append(labels)
         if not variables:
-            raise MicrodataError("every variable is dropped; leave one at least")
+            raise MicrodataError("every variable is dropped; keep at least one")
         schema = Schema(tuple(original.variables[j] for j in variables), tuple(levels))
         in_order = {name: changed[name] for name in original.variables if name in changed}
         return cls(original, schema, tuple(variables), tuple(codes), in_order)
@@ -403,7 +404,11 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
             refuse(f"unknown variable {quoted(name)}; the variables are {names}", "variable")
         known = said.setdefault(name, None if drops else {})
         if drops != (known is None):
-            refuse(f"{quoted(name)} is dropped and has levels; keep one or the other", "variable")
+            refuse(
+                f"{quoted(name)} has a row that drops it, and rows for its levels; keep one or the "
+                "other",
+                "variable",
+            )
         if known is None:
             continue
         for cell, column in ((level, "level"), (becomes, "becomes")):
@@ -415,8 +420,10 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
         if _RANGE.match(level) and (new := read_range(level)) is not None:
             for other, old in ranges.setdefault(name, {}).items():
                 if new.low <= old.high and old.low <= new.high:
-                    refuse(f"{quoted(level)} and {quoted(other)} of {quoted(name)} overlap; let "
-                           "each number be in one", "level")  # fmt: skip
+                    refuse(
+                        f"{quoted(level)} and {quoted(other)} of {quoted(name)} overlap; each "
+                        "number must be in one of them only"
+                    , "level")  # fmt: skip
             ranges[name][level] = new
         known[level] = becomes
     found: dict[str, Merged | None] = {}
@@ -432,6 +439,7 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
         found[name] = one = Merged.of(name, list(of), of.values(), left, within)
         if lacking := [label for label in labels if one.find(label) is None]:
             raise MicrodataError(
-                f"level {quoted(lacking[0])} of {quoted(name)} has no row; say what it becomes"
+                f"level {quoted(lacking[0])} of {quoted(name)} has no row; add a row that says "
+                "what it becomes"
             )
     return found

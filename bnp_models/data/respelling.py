@@ -208,7 +208,7 @@ def _in_one_spelling(
     if not new:
         return column
     source.once(("spelling", name), lambda: _LOG.warning(
-        "%s: column %s: one value in several spellings was made one: %s", source, quoted(name),
+        "%s: column %s: different spellings of one value were merged: %s", source, quoted(name),
         _listed([f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
                  for old, to in new.items()]),
     ))  # fmt: skip

@@ -261,8 +261,8 @@ def names_in_file(columns: Sequence[str], kind: str) -> dict[str, str]:
         if (len(name.encode()) if naming.in_bytes else len(name)) > naming.most_of_label:
             unit = "bytes" if naming.in_bytes else "characters"
             raise FormatError(
-                f"a .{kind} file can have this name neither for a column nor as its label, which "
-                f"has at most {naming.most_of_label} {unit}; shorten it",
+                f"this name is too long for a .{kind} file, both as the name of a column and as "
+                f"its label, which has at most {naming.most_of_label} {unit}; shorten it",
                 column=name,
             )
         short, number = naming.shortened(name), 1

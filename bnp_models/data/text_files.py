@@ -101,7 +101,7 @@ class Reading:
             object.__setattr__(self, "sep", "\t")
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):
             raise MicrodataError(
-                f"{quoted(self.sep)} cannot be between cells; give one character, such as ';'"
+                f"{quoted(self.sep)} cannot separate cells; give one character, such as ';'"
             )
         if self.encoding is not None:
             try:

@@ -130,9 +130,9 @@ class WeightedMicrodata(Microdata):
         low = np.flatnonzero(self.weights < 1 - 1e-9)
         if low.size:
             raise MicrodataError(
-                f"the weight {self.weights[low[0]]:g} is below 1; the disclosure risk needs the "
-                "persons that a record stands for, itself included: rescale the weights so that "
-                "they add up to the population size",
+                f"the weight {self.weights[low[0]]:g} is below 1; for the disclosure risk, a "
+                "weight must count the persons that a record stands for, itself included: rescale "
+                "the weights so that they add up to the population size",
                 row=int(low[0]),
             )
 
@@ -142,14 +142,14 @@ class WeightedMicrodata(Microdata):
         if population_size is not None:
             sentences = total_warnings(float(self.weights.sum()), population_size)
         if len(self.class_weights) == 1:
-            sentences.append("all design weights are equal: they change nothing")
+            sentences.append("all design weights are equal, so that they change nothing")
         classes = self.classes()
         ratio = (classes["largest"] / classes["least"]).max()
         if ratio > _WIDE:
             sentences.append(
-                f"weights of one class differ by a factor of up to {ratio:.1f}, and its records "
-                "count as if each had the class's mean weight: check the largest and the smallest "
-                "weights, or trim them"
+                "design weights are modelled in classes, and the weights of one class differ by a "
+                f"factor of up to {ratio:.1f}; its records count as if each had the mean weight of "
+                "the class: check the largest and the smallest weights, or trim them"
             )
         return sentences
 

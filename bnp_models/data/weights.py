@@ -146,7 +146,10 @@ def weighted_cells(
     weight = f * (population_size / table.n)
     if weights is not None:
         if not isinstance(table, Microdata):
-            raise MicrodataError("design weights are of records, and a contingency table has none")
+            raise MicrodataError(
+                "design weights belong to single records, but a contingency table has only cell "
+                "counts"
+            )
         weight = _weight_of_cells(table.cells(), weights)
     return WeightedCells(
         table=table,

@@ -89,8 +89,9 @@ def test_columns_kept_and_carried_by_the_command(tmp_path, capsys):
                "--chains", "2", "--warmup", "20", "--draws", "20", "--datasets", "1", "--out",
                str(tmp_path / "out"), "--quiet"]  # fmt: skip
     assert main([*command, "--keep", "sex", "--carry", "pid"]) == 2
-    assert "--carry: 200 of 200 records are alone with their values of sex and pid" in one_line(
-        capsys
+    assert (
+        "--carry: 200 of 200 records are the only ones with their values of sex and pid"
+        in one_line(capsys)
     )
     assert main([*command, "--carry", "pid"]) == 2
     assert "--carry: needs --keep" in one_line(capsys)
