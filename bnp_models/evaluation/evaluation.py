@@ -153,8 +153,9 @@ class Evaluation:
             if bad:
                 sentences.append(
                     f"poor fit: a regression on {_TOLD_BY[kind]} tells the records of "
-                    f"{_first_few(bad, ', ')} from the original's (pMSE {max(ratios):.1f} times "
-                    f"its expected value, more than {BAD_RATIO:g}); see which tables fit worst"
+                    f"{_first_few(bad, ', ')} from those of the original (pMSE {max(ratios):.1f} "
+                    f"times its expected value, more than {BAD_RATIO:g}); see which tables fit "
+                    "worst"
                 )
         return sentences
 

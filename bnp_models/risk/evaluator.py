@@ -415,8 +415,8 @@ def checked_model(model: Model) -> PredictsCells:
     """Return the model if it gives probabilities of cells; otherwise raise an error."""
     if not isinstance(model, PredictsCells):
         raise ValueError(
-            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
-            "it; fit a mixed membership or latent class model"
+            f"the {model.name} model gives no probabilities of cells, so that the risk cannot be "
+            "computed; fit a mixed membership or latent class model"
         )
     return model
 
@@ -430,8 +430,8 @@ def check_table(
     """
     if all_records and not isinstance(table, Microdata):
         raise MicrodataError(
-            "the risk of all records needs the records, and the table has counted cells; give the "
-            "records, or leave out all_records (--all-records)"
+            "the risk of all records needs single records, but the table has only cell counts; "
+            "give the records, or leave out all_records (--all-records)"
         )
     for name in ("row", "r1", "r2", *(["f"] if all_records else [])):
         if name in table.schema.variables:

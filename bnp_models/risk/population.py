@@ -383,8 +383,9 @@ def check_all_records(missing_keys: str | None, all_records: bool) -> None:
     """Raise MicrodataError if all records are asked for, and values are missing at random."""
     if all_records and missing_keys == "random":
         raise MicrodataError(
-            "the risk of all records takes missing values as wildcards only; say so with "
-            "missing_keys (--missing-keys wildcard), or leave out all_records (--all-records)"
+            "the risk of all records can be computed only if missing values are taken as "
+            'wildcards; set missing_keys to "wildcard" (--missing-keys wildcard), or leave out '
+            "all_records (--all-records)"
         )
 
 

@@ -204,7 +204,7 @@ class Rules:
             title = "" if broken[0].title is None else f" {broken[0].title!r}"
             problem = f"{who} breaks the rule{title}: {broken[0]}"
         else:
-            problem = f"the rules leave no value for those missing in {who}"
+            problem = f"{who} breaks a rule whatever its missing values are"
         raise MicrodataError(
             f"{problem} ({bad.size} of {households.n} households are impossible); correct or drop "
             "them, or drop the rule",

@@ -102,7 +102,8 @@ def search_order(union: Union) -> list[int]:
             stop = _ORDER_EFFORT / len(starts)
     if not sized:
         raise MicrodataError(
-            "the conditions are too intertwined for a compact form; give fewer or simpler ones"
+            "the structural zeros connect too many variables in too complicated a way; give fewer "
+            "or simpler ones"
         )
     stop = union.effort + _ORDER_EFFORT
     return min(_improved(union, start, size, stop) for size, start in sized)[1]

@@ -142,8 +142,8 @@ def _known(schema, codes, is_empty, counts, named) -> list[tuple[int, int]]:
         ]  # fmt: skip
         if not ways:
             raise MicrodataError(
-                f"has values in some records with every level of {quoted(pair[0])}, so that "
-                f"{quoted(pair[0])} does not settle where they are missing", column=pair[1],
+                f"has values in some records of every level of {quoted(pair[0])}, so that "
+                f"{quoted(pair[0])} does not determine where values are missing", column=pair[1],
             )  # fmt: skip
         found.append(ways[0])
     return found

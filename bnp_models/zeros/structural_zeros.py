@@ -418,7 +418,7 @@ class StructuralZeros:
         """Why a record is impossible: the row of a condition, -1 for several, and words."""
         broken = self.broken_by(record)
         if not broken.size:
-            left = "the conditions leave no value for the missing ones, given"
+            left = "no values are possible for the missing ones, given"
             return -1, f"{left} {self._values(record)}"
         condition, row = self.conditions[broken[0]], int(self.rows[broken[0]])
         together = " together" if (condition >= 0).sum() > 1 else ""

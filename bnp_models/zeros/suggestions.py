@@ -159,7 +159,7 @@ def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
         if name not in schema.variables:
             raise unknown_variable(name, schema.variables, "variable")
     if by == of:
-        raise MicrodataError("a variable settles itself in any case; name another", column=by)
+        raise MicrodataError("a variable always determines itself; name another", column=by)
     first, second = schema.variables.index(by), schema.variables.index(of)
     codes = cells.codes.T
     counts, _ = _counts(schema, codes, (codes < 0).any(axis=1), cells.counts, (first, second))
@@ -168,8 +168,9 @@ def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
         label = schema.levels[first][several[0]]
         others = [schema.levels[second][b] for b in np.flatnonzero(counts[several[0]])]
         raise MicrodataError(
-            f"does not settle {quoted(of)}: records with {quoted(label)} have {listing(others)} "
-            f"({several.size} of its levels have several); correct them, or leave this out",
+            f"does not determine {quoted(of)}: records with {quoted(label)} have {listing(others)} "
+            f"({several.size} of its levels have several); correct these records, or leave this "
+            "option out",
             column=by,
         )
     impossible = np.argwhere((counts == 0) & counts.any(axis=1, keepdims=True))

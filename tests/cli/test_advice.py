@@ -194,8 +194,10 @@ def test_one_variable_that_settles_another(tmp_path, asked, capsys):
         assert asked.pop()[1].num_feasible_cells == frame["town"].nunique() * 2
     assert main((*command, "--settles", "sex=region")) == 2
     said = error_of(capsys)
-    assert "--settles sex=region: " in said and "does not settle 'region': records with 'f'" in said
-    for pair, what in (("town=land", "unknown variable"), ("town=town", "settles itself")):
+    assert (
+        "--settles sex=region: " in said and "does not determine 'region': records with 'f'" in said
+    )
+    for pair, what in (("town=land", "unknown variable"), ("town=town", "determines itself")):
         assert main((*command, "--settles", pair)) == 2
         assert what in error_of(capsys)
     assert main((*command, "--settles", "town")) == 2

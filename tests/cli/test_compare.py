@@ -118,7 +118,7 @@ def test_coarser_keys(csv, tmp_path):
     ("more", "parts"),
     [
         (["--what-if", "drop:income"], ["--what-if", "income"]),
-        (["--what-if", "age"], ["--what-if", "'age' is no coarsening"]),
+        (["--what-if", "age"], ["--what-if", "'age' is not a coarsening"]),
         (["--keys", "age,income"], ["income"]),
         (["--keys", "age", "--variables", "sex,race"], ["--keys", "age"]),
         (["--model", "polettini-stander-1", "--keys", "age"], ["--keys", "a model of cells"]),

@@ -49,7 +49,7 @@ def test_rows_with_given_values(finished, tmp_path, capsys):
     for words, problem in (
         (["--given", "sex=x"], "--given: column 'sex': value 'x' is not a declared level"),
         (["--given", "sex=Male", "--keep", "age"], "--given: cannot be used with --keep"),
-        (["--given", "sex=Male", "--method", "balanced"], "--given: records are drawn given"),
+        (["--given", "sex=Male", "--method", "balanced"], "--given: records can be drawn given"),
         (["--components", "5"], "was made with other values of --components"),
         (["--variables", "age,sex"], "sample of this run has other records, variables or levels"),
         (["--datasets", "41"], "--datasets 41: each data set needs a draw of its own, but only 40"),

@@ -74,7 +74,7 @@ def test_what_cannot_be_kept(latent, small):
     ):
         with pytest.raises(ValueError, match=said):
             bnp.synthesize(latent.run, 1, **options)
-    with pytest.raises(ValueError, match="does not draw some columns given others"):
+    with pytest.raises(ValueError, match="cannot draw some columns given others"):
         bnp.synthesize(small.run, 1, keep=["age"])
 
 

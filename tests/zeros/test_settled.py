@@ -103,7 +103,7 @@ def test_few_records_are_settled_where_that_is_known():
     assert find_settled(table, named=[("job", "age")])[0].parent == 0
     other = coded(frame.assign(sex=["f", "f", "m", "m"]))
     for named, said in (
-        ([("sex", "job")], "does not settle"), ([("job", "job")], "does not settle"),
+        ([("sex", "job")], "does not determine"), ([("job", "job")], "does not determine"),
     ):  # fmt: skip
         with pytest.raises(bnp.MicrodataError, match=said):
             find_settled(other, named=named)

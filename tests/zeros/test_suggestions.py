@@ -99,7 +99,7 @@ def test_variables_that_settle_others():
     assert settled.num_feasible_cells == table.schema.num_cells // 5
     settled.require_feasible(table)
     wrong = frame.assign(region=frame["region"].where(frame.index > 0, "R9"))
-    with pytest.raises(MicrodataError, match="column 'code': does not settle 'region': records"):
+    with pytest.raises(MicrodataError, match="column 'code': does not determine 'region': records"):
         settled_conditions(Microdata.from_frame(wrong), "code", "region")
 
 
