@@ -40,8 +40,8 @@ def to_inference_data(
         Chains.
     risk
         A risk whose tau1, tau2, conditional expectations, log_likelihood and parameters of the
-        layer for ties are added. Everything is then thinned to the draws for which the risk was
-        computed.
+        correction for overdispersion are added. Everything is then thinned to the draws for which
+        the risk was computed.
     parameters
         Include arrays such as g0 and theta, which take 20 kB or more for each draw. Their axes are
         named: "variable_level" has labels such as "age=0-14", and "component" or "latent_class" has

@@ -167,7 +167,7 @@ class Evaluator:
         return log_b, log_b if self.rest is self.run else of(self.rest, self.rest_draws)
 
     def draw_ties(self, key: jax.Array) -> Tied:
-        """Draw the parameters of the layer for ties given each draw; `key` is used once."""
+        """Draw the parameters of the correction for overdispersion given each draw of the model."""
         key_cells, key_layer = Keys(key)
         run, generator = self.run, numpy_generator(key_layer)
         method = checked_method("auto", run.model, run.table)

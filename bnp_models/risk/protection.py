@@ -212,7 +212,7 @@ class Protection:
         run
             Chains fitted to ``coarsening.coarser(table)``.
         ties
-            Whether the layer for ties is used, "on" or "off".
+            Whether the correction for overdispersion is used, "on" or "off".
         key
             By default one that `run` set aside.
         """
@@ -270,8 +270,8 @@ def protect(
     strata
         (n,) stratum of each record: k-anonymity is then asked for within each of them.
     ties
-        As for `population_risk`: "on" evaluates with the layer for ties; "off" and "sensitivity" do
-        not.
+        As for `population_risk`: "on" evaluates with the correction for overdispersion; "off" and
+        "sensitivity" do not.
     key
         By default one that `run` set aside.
 
