@@ -69,7 +69,7 @@ def test_what_cannot_be_kept(latent, small):
     for options, said in (
         ({"keep": ["height"]}, "unknown column"),
         ({"keep": list(latent.table.schema.variables)}, "nothing would be synthetic"),
-        ({"keep": KEEP, "method": "balanced"}, '"predictive" only'),
+        ({"keep": KEEP, "method": "balanced"}, 'only by method "predictive"'),
         ({"keep": KEEP, "num_rows": 9}, "leave it out"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -97,7 +97,7 @@ def test_columns_kept_and_carried_by_the_command(tmp_path, capsys):
     assert "--carry: needs --keep" in one_line(capsys)
     more = ["--keep", "sex,age", "--carry", "w", "--variables", "age,sex,job", "--bins", "age=5"]
     assert main([*command, *more]) == 2
-    assert "records are alone" in one_line(capsys)
+    assert "records are the only ones" in one_line(capsys)
     more[1] = "sex"
     assert main([*command, *more]) == 0
     made = pd.read_csv(tmp_path / "out" / "synthetic_1.csv")

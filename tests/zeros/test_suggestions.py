@@ -107,7 +107,7 @@ def test_from_the_command_line(tmp_path, capsys):
     people(1000).to_csv(tmp_path / "s.csv", index=False)
     out = tmp_path / "zeros.csv"
     assert main(["conditions", "suggest", str(tmp_path / "s.csv"), "--out", str(out)]) == 0
-    assert "somebody has to confirm" in capsys.readouterr().out
+    assert "a person has to confirm" in capsys.readouterr().out
     check = ["conditions", "check", str(tmp_path / "s.csv"), "--conditions", str(out), "--out",
              str(tmp_path / "bad.csv")]  # fmt: skip
     assert main(check) == 2
