@@ -1,4 +1,4 @@
-"""Where the header of a table is, and which of the cells below it belong to a column."""
+"""Position of the header of a table, and the cells below it that belong to each column."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ class Layout(NamedTuple):
 def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     """Tell the columns of a table from its first rows, the header first.
 
-    Columns without a name and without a value are left out, and so are the names of rows that R
-    and pandas write: a first column without a name, or with a header that is one cell short, in
-    which all values differ.
+    Columns without a name and without values are left out. The row names that R and pandas write
+    are left out too: a first column whose values all differ and which has no name in the header, or
+    for which the header has no cell.
 
     Parameters
     ----------

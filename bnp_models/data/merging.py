@@ -34,24 +34,25 @@ def merge_levels(
     table
         Records.
     top
-        By variable, the number from which on all are one level, such as "85+".
+        By variable, the number X such that all numbers from X on become one level, such as "85+".
     rare
-        Levels that occur, but in fewer records than this, are merged. 0: none are.
+        Levels that occur in fewer records than this are merged. 0: no levels are merged for this
+        reason.
     ordered
         Variables whose levels are in an order. Rare levels are merged with the smaller of their
-        neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order.
-        Of other variables all rare levels are merged, as "other", with the next rarest ones until
-        there are as many records.
+        neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order. For
+        other variables, all rare levels are merged into "other", together with the next rarest ones
+        until "other" has enough records.
     groups
         Groups of the levels of variables, as of a model. Rare levels are merged with the rarest
         others of their group first, and then of the larger group.
     but
-        Variables whose rare levels stay, as those with bins.
+        Variables whose rare levels are not merged, such as variables with bins.
 
     Returns
     -------
     table, merged
-        The records, and the levels of the variables that changed, by name.
+        The recoded records, and the new levels of the variables that changed, by name.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def _join_but_own(
 
 
 def own_levels(table: Records, levels: Mapping[str, Collection[str]]) -> dict[str, Merged]:
-    """Set values of variables apart from the numbers, as levels of their own that come last.
+    """Make values of variables levels of their own, which are not numbers and come last.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stata and SPSS files with their labels, by way of pyreadstat, which is needed for these only.
+"""Stata and SPSS files with their labels, read and written by the optional package pyreadstat.
 
 A value with a label is read as that label, in the order of the values; one without is read as it
 is. User-missing values (SPSS) and extended missing values (Stata) are missing.
@@ -87,7 +87,7 @@ _NAMINGS = {
 
 
 class FormatError(ValueError):
-    """A file that cannot be read or written as asked; the message is one line.
+    """Error for a file that cannot be read or written; the message is one line.
 
     Parameters
     ----------

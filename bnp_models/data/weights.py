@@ -220,8 +220,8 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     column
         Name of the column.
     reading
-        How the file is written. How its numbers are is told from the column where that is not
-        said.
+        Format of the file. If it does not give the notation of numbers, the notation is detected in
+        the column.
 
     Returns
     -------
