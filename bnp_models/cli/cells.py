@@ -111,9 +111,10 @@ def run_cell_risk(command: Risk) -> int:
 
 
 def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells, Inputs]:
-    """The command with what it leaves open, model, weighted cells, and what they are made of.
+    """The command with its defaults filled in, model, weighted cells, and the input they are made
+    of.
 
-    All is checked that needs no computation.
+    Everything is checked that can be checked without a computation.
     """
     check_options(command)
     data, fit, chains = command.data, command.fit, command.chains

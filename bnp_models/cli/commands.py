@@ -186,7 +186,7 @@ class Datasets:
 
     @property
     def chosen_method(self) -> str:
-        """Method that was given, or that fits what the files are for; else the default."""
+        """Method that was given, or that --for chooses; otherwise the default."""
         return self.method or "predictive"
 
 
@@ -277,7 +277,7 @@ class Measures:
 
 @dataclass(frozen=True, kw_only=True)
 class Relations(HouseholdColumns):
-    """Persons within households whose files are judged."""
+    """Options for files of persons within households that are evaluated."""
 
     heading: ClassVar = "persons within households, one person a row"
     about: ClassVar = ""
@@ -293,7 +293,7 @@ class Relations(HouseholdColumns):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """Knowledge that an intruder can gain."""
+    """Options for attack risks: the knowledge that an intruder can gain."""
 
     heading: ClassVar = "attack risk"
     about: ClassVar = "what an intruder who knows all records but one can learn about that record"

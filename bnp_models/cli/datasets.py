@@ -79,7 +79,7 @@ def synthesize(command: Synthesize) -> int:
 
 
 def _method(made: Datasets, table: Records | Households) -> str:
-    """Method by which the files are made, as it was given or as fits what they are for."""
+    """Method by which the files are made: the one that was given, or the one that --for chooses."""
     if made.for_ is None:
         return made.method or "predictive"
     if made.for_ == "inference":
@@ -123,7 +123,7 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
     Raises
     ------
     UsageError
-        If columns cannot be kept, or those that are carried tell whose records these are.
+        If columns cannot be kept, or columns that are carried reveal to whom the records belong.
     """
     made = command.made
     if not made.keep:
@@ -332,7 +332,7 @@ def _num_alone(frame: pd.DataFrame) -> int:
 
 
 def _good_for(method: str, of_persons: bool) -> str:
-    """Line that says what files made by a method are good for, and which are for the other use."""
+    """Line that says what files made by a method are for, and which option makes other files."""
     if method == "predictive":
         other = (
             ("; for tables that are close to those of the sample, say --for tables")

@@ -60,7 +60,8 @@ def _connect(given: Processes, chains: Chains) -> None:
     Raises
     ------
     UsageError
-        If it is not known where they are, they do not meet, or cannot have as many chains each.
+        If their addresses are not known, they cannot be reached, or they cannot have equal shares
+        of the chains.
     """
     said = given.coordinator, given.processes, given.process
     if not given.distributed:

@@ -22,14 +22,14 @@ _OWN = (
 
 
 def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
-    """Read the run that data sets were made from; draws of the same key make the same ones.
+    """Read a finished run; data sets that are made from it with the same key are the same.
 
     Parameters
     ----------
     folder
         Where synthesize wrote its results.
     inputs, settings
-        Those of this command, which must be those of the run.
+        Input and settings of this command, which must be those of the run.
 
     Raises
     ------

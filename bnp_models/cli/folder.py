@@ -1,4 +1,4 @@
-"""Frame of a command's work: the folder of the results, and what is said."""
+"""The folder of a command's results, and the messages that a command prints."""
 
 import contextlib
 import json
@@ -61,7 +61,7 @@ def into_folder(
     *,
     resume: bool = False,
 ) -> int:
-    """Do the work in the folder, unless it is done; leave no empty folder behind.
+    """Do the work in the folder, unless it is done already; leave no empty folder behind.
 
     Parameters
     ----------
@@ -136,10 +136,10 @@ def into_folder(
 
 
 def write_files(out: Path, writers: Mapping[str, Callable[[Path], None]]) -> None:
-    """Make the files of a result, in this order; where one cannot be made, the others are.
+    """Write the files of a result, in this order; if one cannot be written, write the others.
 
-    Those of an earlier run go first: files that are all there are of one run, and that is how
-    `--resume` knows a finished one, whatever stopped another halfway.
+    Files of an earlier run are removed first. If all files exist, they are therefore of the same
+    run; by this `--resume` recognises a finished run.
 
     Parameters
     ----------

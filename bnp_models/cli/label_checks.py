@@ -1,4 +1,4 @@
-"""Labels of a sample that may not be what they seem, said or refused before anything is done."""
+"""Checks of the labels of a sample, which warn or refuse before any other work is done."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ def check_labels(
     by_order: bool,
     by_file: Mapping[str, Merged | None],
 ) -> dict[str, set[str]]:
-    """Say which labels may not be what they seem; refuse those that are needed as something else.
+    """Warn of suspicious labels; refuse labels that cannot be used as an option needs them.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class FolderInUse(ValueError):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; what a killed one held is free.
+    """Lock a folder for this process; the lock of a process that was killed is free.
 
     Raises
     ------

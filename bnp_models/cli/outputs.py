@@ -1,4 +1,4 @@
-"""Outputs of a command: the names of its files, and what it says of a risk."""
+"""Outputs of a command: the names of its files, and the lines that it prints about a risk."""
 
 import shutil
 from collections.abc import Callable, Sequence

@@ -52,7 +52,7 @@ POPULATION = "number of persons in the population, including those in the sample
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits that a verdict is given by."""
+    """Limits with which the verdict on a release compares the risk."""
 
     heading: ClassVar = "limits"
     about: ClassVar = "the command says whether a release meets these limits"
@@ -102,7 +102,7 @@ class Recoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """How files of records are written."""
+    """Format of the files of records."""
 
     heading: ClassVar = "reading"
 
@@ -189,7 +189,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class HouseholdColumns:
-    """Which columns are of households."""
+    """Columns of households."""
 
     heading: ClassVar = "ndpmpm"
     about: ClassVar = (
@@ -382,12 +382,12 @@ class Chains:
         }  # fmt: skip
 
     def settled(self) -> "Chains":
-        """Check what says when to stop, and return chains where what it leaves open is filled in.
+        """Check the options for stopping, and return the options with all defaults filled in.
 
         Raises
         ------
         UsageError
-            If it asks for what cannot be.
+            If the options contradict each other.
         """
         until_rhat, max_minutes = self.until_rhat, self.max_minutes
         if self.draws is None and until_rhat is None and self.chains > 1:
@@ -433,7 +433,7 @@ class Processes:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The folder of the results, and what is shown and said."""
+    """The folder of the results, and what is shown and printed."""
 
     heading: ClassVar = "output"
 

@@ -1,4 +1,5 @@
-"""Samples as the options say: read, recoded, with weights, and with what they keep."""
+"""Samples as the options define them: records, recodings, weights, and structural zeros or
+rules."""
 
 import dataclasses
 import logging
@@ -162,7 +163,8 @@ def read_sample(
     keep_missing
         Whether missing values are levels.
     tied
-        Whether the model takes structural zeros, which tie values that are missing by design.
+        Whether the model takes structural zeros, by which another column determines the values that
+        are missing by design.
     """
     table: Records
     reading = reading_of(data)
@@ -207,9 +209,9 @@ def read_sample(
 def conditions_of(
     data: Data, table: Records, of_levels: StructuralZeros | None = None
 ) -> StructuralZeros | None:
-    """Structural zeros of a file, and those that say which variable settles which; None if none.
+    """Structural zeros of a file, and those by which one variable determines another; None if none.
 
-    Those that tie levels for missing values come last, and leave a weight class free.
+    Those for the levels of missing values come last. None of them restricts the class of weights.
     """
     schema = table.schema
     given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
@@ -242,15 +244,15 @@ def conditions_of(
 def with_empty_levels(
     data: Data, table: Records, keep_missing: bool = False, tied: bool = True
 ) -> Records:
-    """Records in which missing values are levels, as far as was asked for.
+    """Records in which missing values are levels, as far as options ask for it.
 
-    Where another column settles that values are missing, it is said, whatever is done with them,
-    and also if they are not tied to it.
+    If another column determines where values are missing, a message says so, whatever the options
+    are and whether or not the model takes structural zeros.
 
     Raises
     ------
     UsageError
-        If --empty-as-level is given, and no column settles any missing value.
+        If --empty-as-level is given, but no column determines where values are missing.
     """
     asked, named = data.text.empty_as_level or keep_missing, data.text.settles_empty
     with located(data):
@@ -291,7 +293,7 @@ def _settling(data: Data, table: Records) -> list[tuple[str, str]]:
 def read_household_sample(
     data: Data, fit: Fit, keep_missing: bool = False
 ) -> tuple[Households, Rules | None, Changes]:
-    """Coded households, the rules that they keep, and changes of their persons' levels."""
+    """Coded households, the rules that they obey, and changes of the levels of their persons."""
     given = fit.households
     assert given.household is not None
     table = read_households(
@@ -323,7 +325,7 @@ def read_household_sample(
 def _kept_rules(
     data: Data, named: str, table: Households, roles: Roles | None, changes: Changes
 ) -> Rules:
-    """Rules that the households keep, none of which is about values in bins."""
+    """Rules that the households obey, none of which uses values in bins."""
     rules = read_rules(named, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):

@@ -1,4 +1,5 @@
-"""Decision diagram of a union of conditions, which counts cells and finds records in it."""
+"""Decision diagram of a union of conditions, with which cells are counted and records are
+tested."""
 
 import math
 from collections.abc import Sequence

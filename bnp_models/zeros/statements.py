@@ -1,4 +1,4 @@
-"""Files of conditions: what a cell says of a variable, a label, several, a range, or "not"."""
+"""Files of conditions, whose cells are a label, several labels, a range, or all labels but some."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -169,8 +169,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     Raises
     ------
     MicrodataError
-        If it means no level, if a range cuts one in two, or if a range is said of a variable with
-        a level that cannot be read as numbers.
+        If the text stands for no level, if a range contains only a part of a level, or if a range
+        is given for a variable with a level that cannot be read as numbers.
     """
     text = text.strip()
     known = {text_of(label).strip(): code for code, label in enumerate(labels)}
