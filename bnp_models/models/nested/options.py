@@ -54,7 +54,7 @@ class NestedOptions(
         choices=BETAS, positive=True,
     )  # fmt: skip
     reorder: bool = option(
-        True, ("Whether to make moves that exchange adjacent classes together with their weights.")
+        True, "Whether to make moves that exchange adjacent classes together with their weights."
     )
     relative: tuple = option(
         (),
