@@ -32,10 +32,8 @@ def suggest(command: Suggest) -> int:
         pair = shlex.quote("=".join(_as_name(name) for name in (by, of)))
         say(
             output,
-            (
-                f"{by} determines {of}: the option --settles {pair} can replace the candidates for "
-                "these two variables"
-            ),
+            f"{by} determines {of}: the option --settles {pair} can replace the candidates for "
+            "these two variables",
         )
     return 0
 

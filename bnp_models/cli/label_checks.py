@@ -91,7 +91,7 @@ def check_labels(
         name, (first, *_) = next(iter(apart.items()))
         _LOG.warning(
             "%s: codes among numbers? %s; they are levels of their own until you say what they "
-            "are: missing (--missing %s), such a level (--level %s=%s), or a number "
+            "are: missing (--missing %s), a level of its own (--level %s=%s), or a number "
             "(--number %s=%s)", data.sample, first_parts(found, "variable"),
             ",".join(sorted(set().union(*apart.values()))), name, first, name, first,
         )  # fmt: skip
