@@ -346,7 +346,7 @@ def evaluate(
     level
         Confidence level of the intervals.
     key
-        Random key of what is chosen at random: tables and records, if there are too many, and the
+        Random key for the choice of tables and records, if there are too many, and for the
         permutations of `tree_propensity`. Default: `jax.random.key(0)`.
     progress
         Function that is called with the name of the step, the number of its parts that are done,

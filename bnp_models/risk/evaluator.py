@@ -1,7 +1,8 @@
 """Probabilities of cells at the draws of a run, and the risk that follows from them.
 
 All modules that measure risk (`population`, `coarser_risk`, `protected_risks`) use an `Evaluator`.
-It has the law of the sample's records and that of the persons who are not in the sample.
+It has the distribution of the records of the sample, and that of the persons who are not in the
+sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,13 +79,13 @@ class Block(NamedTuple):
 class Evaluator:
     """Draws of a run, for the records of its sample and for the persons who are not in it.
 
-    If the sample has no design weights, both have the same law.
+    If the sample has no design weights, both have the same distribution.
     """
 
     run: Run
-    """Law of the sample's records."""
+    """Distribution of the records of the sample."""
     rest: Run
-    """Law of the persons who are not in the sample."""
+    """Distribution of the persons who are not in the sample."""
     num_new: int
     """Number N - n of these persons."""
     parameters: Callable[[Run], Draws]
@@ -107,12 +108,12 @@ class Evaluator:
 
     @cached_property
     def draws(self) -> Draws:
-        """Draws of the law of the sample's records."""
+        """Draws of the distribution of the records of the sample."""
         return self.parameters(self.run)
 
     @cached_property
     def rest_draws(self) -> Draws:
-        """Draws of the law of the others, in the same order."""
+        """Draws of the distribution of the persons who are not in the sample, in the same order."""
         return self.draws if self.rest is self.run else self.parameters(self.rest)
 
     def cells(
