@@ -343,13 +343,13 @@ def _first_household_class(wrong):
 
 
 def _shape_of_tenfold_members(wrong):
-    right = ndpmpm.update_member_class_shape
+    right = ndpmpm.update_member_class_shapes
 
-    def update_member_class_shape(model, key, shape, counts):
+    def update_member_class_shapes(model, key, shape, counts):
         members = jnp.where(wrong, 10 * counts.members, counts.members)
         return right(model, key, shape, counts._replace(members=members))
 
-    return ndpmpm, "update_member_class_shape", update_member_class_shape
+    return ndpmpm, "update_member_class_shapes", update_member_class_shapes
 
 
 def _judge_codes(wrong):

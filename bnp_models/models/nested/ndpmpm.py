@@ -33,11 +33,11 @@ from bnp_models.models.nested.sweep import (
     by_member_class,
     count_classes,
     draw_uniform,
-    initial_member_class_shape,
+    initial_member_class_shapes,
     reordered,
     update_classes,
     update_level_shapes,
-    update_member_class_shape,
+    update_member_class_shapes,
     update_order,
     update_parameters,
 )
@@ -135,7 +135,7 @@ class NDPMPM(NestedOptions):
         alpha = fixed_or(self.alpha, jnp.ones(()))
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         beta = fixed_or(self.fixed_beta, beta)
-        shared = initial_member_class_shape(self)
+        shared = initial_member_class_shapes(self)
         counts = by_member_class(self, count_classes(self, g, m, data))
         shapes = data.household_levels.shape, data.member_levels.shape
         return update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
@@ -170,10 +170,10 @@ class NDPMPM(NestedOptions):
             left_over=jnp.zeros((), state.alpha.dtype),
         )
         counts = by_member_class(self, jax.tree.map(jnp.add, counts, augmented))
-        shared = state.member_class_shape
+        shared = state.member_class_shapes
         if self.shares_members:
             key_shapes, key_classes = Keys(key_shapes, 2)
-            shared = update_member_class_shape(self, key_classes, shared, counts)
+            shared = update_member_class_shapes(self, key_classes, shared, counts)
         shapes = update_level_shapes(self, key_shapes, state, counts, data)
         state = update_parameters(
             self, key_parameters, state.alpha, state.beta, shared, shapes, counts, data

@@ -108,7 +108,7 @@ class NestedState(eqx.Module):
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]
     """Concentration of the member classes: one for all, or one for each household class."""
-    member_class_shape: Float[Array, " S"]
+    member_class_shapes: Float[Array, " S"]
     """Dirichlet shapes of the weights of shared member classes, whose sum is beta; one 0 if they
     are not shared."""
     completed: Int[Array, " C"]

@@ -57,7 +57,7 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
         model.fixed_beta,
         gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta),
     )
-    shared = draw_member_class_shape(model, key_beta)
+    shared = draw_member_class_shapes(model, key_beta)
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     none = by_member_class(model, none)
     shapes = (
@@ -316,7 +316,7 @@ def _keep_heads(
     return jnp.where(group == len(data.member.num_levels), 1, member_shape)
 
 
-def initial_member_class_shape(model: NestedOptions) -> Float[Array, " S"]:
+def initial_member_class_shapes(model: NestedOptions) -> Float[Array, " S"]:
     """Dirichlet shapes of the weights of shared member classes in an initial state."""
     number, fixed = model.member_components, model.fixed_beta
     if not model.shares_members:
@@ -324,14 +324,14 @@ def initial_member_class_shape(model: NestedOptions) -> Float[Array, " S"]:
     return jnp.full(number, 1.0 if fixed is None else fixed / number)
 
 
-def draw_member_class_shape(model: NestedOptions, key: Key[Array, ""]) -> Float[Array, " S"]:
+def draw_member_class_shapes(model: NestedOptions, key: Key[Array, ""]) -> Float[Array, " S"]:
     """Draw these shapes from their prior, if member classes are shared and beta is not fixed."""
     if not model.shares_members or model.fixed_beta is not None:
-        return initial_member_class_shape(model)
+        return initial_member_class_shapes(model)
     return draw_level_prior(key, Levels.of_variables((model.member_components,)))
 
 
-def update_member_class_shape(
+def update_member_class_shapes(
     model: NestedOptions, key: Key[Array, ""], shape: Float[Array, " S"], counts: Augmented
 ) -> Float[Array, " S"]:
     """Draw these shapes given the members of each class, with the weights integrated out.
@@ -350,7 +350,7 @@ def update_parameters(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
     beta: Float[Array, " *F"],
-    member_class_shape: Float[Array, " S"],
+    member_class_shapes: Float[Array, " S"],
     shapes: LevelShapes,
     counts: Augmented,
     data: NestedData,
@@ -361,7 +361,7 @@ def update_parameters(
     ----------
     alpha, beta
         Concentrations of the household classes and of the member classes.
-    member_class_shape
+    member_class_shapes
         Dirichlet shapes of the weights of shared member classes, which then give beta.
     shapes
         Dirichlet shapes of the level probabilities' prior.
@@ -377,10 +377,10 @@ def update_parameters(
         log_lambda = _draw_common_sizes(key_sizes[0], log_lambda, counts, data)
     log_pi, sum_log_1mv = model.draw_weights(key_pi, counts.households, alpha)
     if model.shares_members:
-        log_omega = log_dirichlet(key_omega, member_class_shape + counts.members)
+        log_omega = log_dirichlet(key_omega, member_class_shapes + counts.members)
         none = jnp.zeros(model.components, log_omega.dtype)
         alpha, _ = model.draw_concentrations(key_concentrations, alpha, beta, sum_log_1mv, none)
-        beta = jnp.sum(member_class_shape)
+        beta = jnp.sum(member_class_shapes)
     else:
         each_beta = jnp.broadcast_to(beta, (model.components,))
         log_omega, sums_log_1mv = model.draw_weights(key_omega, counts.members, each_beta)
@@ -395,7 +395,7 @@ def update_parameters(
         *shapes,
         alpha,
         beta,
-        member_class_shape,
+        member_class_shapes,
         completed_values(data),
     )
 
