@@ -135,7 +135,7 @@ def two_variables(text: str) -> tuple[str, str]:
     found = re.fullmatch(r'("(?:[^"]|"")*"|[^=]+)=("(?:[^"]|"")*"|[^=]+)', text)
     if found is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not one variable that settles another, such as municipality=region"
+            f"{text!r} is not two variables, such as municipality=region"
         )
     first, second = (name_list(name)[0] if name[0] == '"' else name for name in found.groups())
     return first, second

@@ -417,7 +417,16 @@ class Protection:
         "asks this of every set of M key variables, and A,B=K of A and B together. A record with "
         "suppressed values counts the records that have its other values")  # fmt: skip
     strata: str | None = option("A", help=
-        "column that is no key variable: --k is asked for within each of its values")  # fmt: skip
+        "column that is no key variable: --k is asked for within each of its values; it is written "
+        "to protected.csv as it is")  # fmt: skip
+    carry: Names = option("A,B,..", name_list, default=(), help=
+        "columns that are no key variables, and are written to protected.csv as they are; all "
+        "others are left out. The verdict is no if they tell what was suppressed or "
+        "merged")  # fmt: skip
+    link: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "column A, which is no key variable, says the same as key variable B, as codes of "
+        "education do beside its labels: it is written, and suppressed and merged together "
+        "with B")  # fmt: skip
     suppress: float = option("SHARE", share_type, default=0.05, help=
         "largest share of the records in which values may be suppressed; variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
@@ -447,7 +456,8 @@ class Protect(Command):
     )
     epilog: ClassVar = (
         "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
-        "is meant for release; its columns that are not key variables are copied from SAMPLE."
+        "is meant for release; it has the key variables, and the columns of --carry, --link and "
+        "--strata."
     )
 
     population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)

@@ -32,6 +32,7 @@ from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of, suppr
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
+from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.ties import TIES
 from bnp_models.risk.verdict import Limits, Verdict, judge
@@ -183,14 +184,39 @@ class Protection:
         codes = np.where(self.suppressed, -1, table.codes)
         return Microdata(table.schema, codes).to_frame()
 
-    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Replace the key variables of the original file (n, any) by the protected ones."""
-        kept = self.coarsening.schema.variables
-        gone = [name for name in self.table.schema.variables if name not in kept]
-        protected, labels = frame.drop(columns=gone), self.frame()
-        for name in kept:
-            protected[name] = labels[name].astype(object).to_numpy()
-        return protected
+    def released(
+        self,
+        frame: pd.DataFrame,
+        *,
+        carry: Sequence[str] = (),
+        link: Mapping[str, str] | None = None,
+    ) -> Released:
+        """Make the file that is released, and measure what can be read back from it.
+
+        Parameters
+        ----------
+        frame
+            (n, any) the original file. Its columns that are neither key variables, carried nor
+            linked are left out.
+        carry
+            Columns that are released as they are.
+        link
+            By column that is changed as a key variable is, this variable: its values are suppressed
+            and merged together with those of the variable.
+        """
+        return release(
+            self.table, self.recoded, self.suppressed, self.frame(), frame, carry, link or {}
+        )
+
+    def apply(
+        self,
+        frame: pd.DataFrame,
+        *,
+        carry: Sequence[str] = (),
+        link: Mapping[str, str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the protected file of the original one; parameters as of `released`."""
+        return self.released(frame, carry=carry, link=link).frame
 
     def suppressions(self) -> pd.DataFrame:
         """One row per suppressed value: row, column and old, its label in the sample."""

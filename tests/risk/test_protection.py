@@ -308,7 +308,8 @@ def test_the_protected_file_has_what_was_not_touched(run):
     found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties="off",
                     recode=["merge:town=a+b"])  # fmt: skip
     frame = run.table.to_frame().assign(weight=np.arange(N), note="x")
-    made = found.apply(frame)
+    assert list(found.apply(frame)) == list(found.coarsening.schema.variables)
+    made = found.apply(frame, carry=["weight", "note"])
     assert list(made) == [x for x in frame if x in (*found.coarsening.schema.variables, "weight",
                                                     "note")]  # fmt: skip
     assert (made["weight"] == np.arange(N)).all() and frame["town"].isin(list("abcdefgh")).all()
