@@ -431,6 +431,10 @@ class Protection:
         "largest share of the records in which values may be suppressed; variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
         "suppression alone can meet the limits (default: 0.05)")  # fmt: skip
+    no_merge: Names = option("A,B,..", name_list, default=(), help=
+        "variables whose levels are not merged beyond --recode; they may still be dropped. Without "
+        "an order of the levels (numbers, or --ordered with --levels) or --groups, any levels of a "
+        "variable may be merged")  # fmt: skip
     importance: tuple[tuple[str, float], ...] = option("A=W", importance_type, **MANY, help=
         "weight of the information lost in a variable: with A=2, a bit lost in A counts as two "
         "bits (default: 1 for each variable)")  # fmt: skip

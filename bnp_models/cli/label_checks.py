@@ -3,16 +3,19 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+import pandas as pd
+
 from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted
 from bnp_models.data.identifying import identifying_variables
-from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
+from bnp_models.data.label_numbers import OwnLevel, is_no_answer, read_numbers, sorted_labels
 from bnp_models.data.labels import label_warnings, with_counts
-from bnp_models.data.messages import listed, quoted
+from bnp_models.data.messages import listed, listing, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
+from bnp_models.data.reading import read_frame, read_levels
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among
@@ -21,11 +24,14 @@ from bnp_models.models.level_prior import are_numbers
 
 _LOG = logging.getLogger(__name__)
 
+# Least number of levels of which some order is another than its reverse.
+_ORDERED = 3
+
 
 def check_labels(
     data: Data,
     table: Records,
-    ordered: Iterable[str],
+    ordered: Collection[str],
     by_order: bool,
     by_file: Mapping[str, Merged | None],
 ) -> None:
@@ -44,10 +50,11 @@ def check_labels(
     ------
     MicrodataError
         If there are dates among ranges, or codes such as 9999 among numbers that are put into bins,
-        an order, a top code, or merged levels.
+        an order, a top code, or merged levels; or if nobody declared the order of a variable.
     """
     said = by_variable((*data.recoding.level, *data.recoding.number))
     _require_values(table, by_variable(data.recoding.number))
+    require_order(data, table, ordered)
     uses = _uses(data, ordered)
     least = data.recoding.merge_rare or 0
     # Of columns that are refused as identifying, nobody asks for the order.
@@ -79,6 +86,39 @@ def check_labels(
         raise _codes_among_numbers(refused, uses)
     for sentence in label_warnings(table, said):
         _LOG.warning("%s: %s", data.sample, sentence)
+
+
+def require_order(data: Data, table: Records, ordered: Collection[str]) -> None:
+    """Refuse variables that are named as ordered, and whose order nobody declared.
+
+    Raises
+    ------
+    MicrodataError
+        If labels are no numbers, and are in alphabetical order because neither --levels nor the
+        file says another one.
+    """
+    declared = () if data.levels is None else read_levels(data.levels)
+    for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
+        if name not in ordered or name in declared or len(labels) < _ORDERED:
+            continue
+        read = zip(labels, read_numbers(labels), strict=True)
+        words = [label for label, number in read if number is None and not is_no_answer(label)]
+        if words and list(labels) == sorted_labels(labels) and not _has_order(data, name):
+            raise MicrodataError(
+                f"nothing says in which order its levels are: they are no numbers, and would be "
+                f"taken in the order of the alphabet ({listing(list(labels))}); declare the order "
+                "by --levels FILE, with the columns variable and level and one row for each level, "
+                "or leave the variable out of those that are ordered",
+                column=name,
+            )
+
+
+def _has_order(data: Data, name: str) -> bool:
+    """Whether the file says in which order the levels of a column are."""
+    if data.sample.is_folder:
+        return False
+    frame, _ = read_frame(data.sample, [name], reading_of(data))
+    return isinstance(frame[name].dtype, pd.CategoricalDtype)
 
 
 def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:

@@ -290,7 +290,8 @@ class Fit:
         "variables whose neighbouring levels are similar, such as ages in years; their level "
         "probabilities are modelled by bands of levels, and by levels within bands. auto: "
         "variables with more than a dozen numeric levels. The order of the levels is that of "
-        "--levels, or that of their numbers (default: auto)")  # fmt: skip
+        "their numbers, or that of --levels, without which labels that are no numbers have none "
+        "(default: auto)")  # fmt: skip
     groups: "tuple[tuple[str, Source], ...] | None" = option(
         "A=FILE", file_of_variable, nargs="+", action="extend", help=
         "CSV file with groups of the levels of column A, such as shorter codes of occupations; its "

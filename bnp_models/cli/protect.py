@@ -50,6 +50,7 @@ from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.protection import Protection, check_names, protect
+from bnp_models.risk.recoding import ordered_variables
 from bnp_models.risk.released import Column, check_columns, related_columns
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
@@ -79,6 +80,7 @@ def protect_sample(command: Protect) -> int:
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
         suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
         strata=asked.strata, carry=asked.carry, link=asked.link,
+        no_merge=asked.no_merge,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk, population_size=size, progress=shows_progress(command.output)
@@ -184,6 +186,12 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     except MicrodataError as error:
         raise UsageError(f"--importance: {error}") from None
     try:
+        check_names(table, {}, asked.no_merge)
+    except MicrodataError as error:
+        raise UsageError(f"--no-merge: {error}") from None
+    if asked.suppress < 1:
+        _tell_of_arbitrary_merges(command, inputs, table)
+    try:
         for target in _targets(command):
             target.check(table.schema)
     except ValueError as error:
@@ -193,6 +201,25 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
     except MicrodataError as error:
         raise UsageError(f"--recode: {error}") from None
+
+
+def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:
+    """Say of which variables any levels may be merged, since nothing says which go together."""
+    order = ordered_variables(table.schema, command.fit.named_ordered)
+    meant = {name for name, _ in hierarchies_of(inputs.model)} | {*command.protection.no_merge}
+    arbitrary = [
+        name for name, labels, known in zip(
+            table.schema.variables, table.schema.levels, order, strict=True
+        )
+        if len(labels) > 2 and not known and name not in meant
+    ]  # fmt: skip
+    if arbitrary:
+        _LOG.warning(
+            "%s: key variables without an order or groups of their levels, so that any of their "
+            "levels may be merged with any other: %s; --groups A=FILE says which go together, "
+            "--ordered A with --levels which are next to each other, and --no-merge %s forbids it",
+            command.data.sample, listed(map(quoted, arbitrary)), as_option(arbitrary),
+        )  # fmt: skip
 
 
 def _targets(command: Protect) -> list[Anonymity]:
@@ -219,7 +246,7 @@ def _write_protected(
         run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
-        k=_targets(command), strata=strata,
+        no_merge=asked.no_merge,         k=_targets(command), strata=strata,
     )  # fmt: skip
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None

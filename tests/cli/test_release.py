@@ -139,6 +139,9 @@ def test_protect(csv, tmp_path, capsys, caplog, monkeypatch):
     printed = capsys.readouterr().out
     # Of columns that are no key variables, only those that somebody named are released.
     assert "not written to protected.csv: 'person'; --carry" in caplog.text
+    # Ages have numbers, and two sexes are no levels to merge.
+    assert "without an order or groups of their levels" in caplog.text
+    assert "with any other: 'race'; --groups" in caplog.text
     # Where nobody reads stdout any more, the files are made all the same.
     assert said == [""]
     assert sorted(path.name for path in out.iterdir()) == ["changes.json", "protected.csv",

@@ -54,7 +54,10 @@ def people_of(name, folder):
 
 def _bands(numbers, starts):
     """Labels of bands of numbers."""
-    labels = [f"under {starts[0]}", *(f"{a}-{b - 1}" for a, b in zip(starts, starts[1:]))]
+    labels = [
+        f"under {starts[0]}",
+        *(f"{a}-{b - 1}" for a, b in zip(starts, starts[1:], strict=False)),
+    ]
     return np.array([*labels, f"{starts[-1]}+"], object)[np.digitize(numbers, starts)]
 
 
