@@ -504,8 +504,8 @@ class Suggest(Command):
     )
 
     least: float = option("E", number_above(0), default=5.0, help=
-        "suggest combinations that should have at least this many records by chance, but have none "
-        "(default: 5)")  # fmt: skip
+        "suggest combinations that should have at least this many records by chance, but have none, "
+        "and of which chance would make fewer than 0.05 in a file (default: 5)")  # fmt: skip
     data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 
