@@ -151,6 +151,12 @@ def value_of_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def label_of_column(text: str) -> tuple[str | None, str]:
+    """Read a label, or a column and a label of it, as ymarr=NA; the column is None for all."""
+    name, sign, label = text.partition("=")
+    return (name, label) if name and sign and label else (None, text)
+
+
 def file_of_variable(text: str) -> tuple[str, str]:
     """Read a variable and a file, as occupation=codes.csv; either may hold "=" too."""
     pairs = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]

@@ -339,6 +339,10 @@ class Evaluate(Command):
         "'\\t' (default: detected)",
         encoding="encoding of ORIGINAL, --population and --holdout, such as cp1252 (default: "
         "detected)",
+        skip="lines of a text file, or rows of a sheet, above the header of ORIGINAL, --population "
+        "and --holdout, such as a title (default: 0)",
+        sheet="sheet of a workbook that is read of ORIGINAL, --population and --holdout, by its "
+        "name or by its number, counted from 1 (default: the first)",
     )
     conditions: "Source | None" = option("FILE", help=
         "structural zeros, as for synthesize; records that break a condition are "
@@ -504,8 +508,8 @@ class Suggest(Command):
     )
 
     least: float = option("E", number_above(0), default=5.0, help=
-        "suggest combinations that should have at least this many records by chance, but have none, "
-        "and of which chance would make fewer than 0.05 in a file (default: 5)")  # fmt: skip
+        "suggest combinations that should have at least this many records by chance, but have "
+        "none, and of which chance would make fewer than 0.05 in a file (default: 5)")  # fmt: skip
     data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 

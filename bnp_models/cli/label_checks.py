@@ -11,8 +11,8 @@ from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted
 from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.label_numbers import OwnLevel, is_no_answer, read_numbers, sorted_labels
-from bnp_models.data.labels import label_warnings, with_counts
-from bnp_models.data.messages import listed, listing, quoted
+from bnp_models.data.labels import label_warnings, missing_codes, with_counts
+from bnp_models.data.messages import as_option, listed, listing, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
 from bnp_models.data.reading import read_frame, read_levels
@@ -21,6 +21,7 @@ from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_varia
 from bnp_models.data.sentinels import codes_among
 from bnp_models.data.spelling import ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
+from bnp_models.zeros.settled import find_settled, in_words
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,8 +85,22 @@ def check_labels(
             refused.append((name, codes, counts))
     if refused:
         raise _codes_among_numbers(refused, uses)
-    for sentence in label_warnings(table, said):
+    for sentence in label_warnings(table, said, _settled_codes(table, said)):
         _LOG.warning("%s: %s", data.sample, sentence)
+
+
+def _settled_codes(
+    table: Records, said: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], str]:
+    """Words, by variable and label that looks like a missing value and that another settles."""
+    found = {}
+    for name, texts in missing_codes(table, said).items():
+        j = table.schema.variables.index(name)
+        for text in texts:
+            settled = [one for one in find_settled(table, text) if one.variable == j]
+            if settled:
+                (found[name, text],) = in_words(table, settled, text)
+    return found
 
 
 def require_order(data: Data, table: Records, ordered: Collection[str]) -> None:
@@ -192,6 +207,7 @@ def _codes_among_numbers(
     """The error for codes that would be taken for numbers."""
     name, codes, counts = refused[0]
     text = text_of(codes[0])
+    option = as_option(f"{name}={text_of(code)}" for code in codes)
     looks, these, as_what, are = (
         ("looks like a code", "it", "a number", "it is")
         if len(codes) == 1
@@ -200,7 +216,7 @@ def _codes_among_numbers(
     also = [f"{other!r} has {with_counts(more, of)}" for other, more, of in refused[1:]]
     return MicrodataError(
         f"{with_counts(codes, counts)} {looks} among numbers, and {uses[name]} would take {these} "
-        f"for {as_what}; say what {are}: missing (--missing {','.join(map(text_of, codes))}), a "
+        f"for {as_what}; say what {are}: missing (--missing {option}), a "
         f"level of its own (--level {name}={text}), or a number (--number {name}={text})"
         + (f"; {listed(also)} too" if also else ""),
         column=name,

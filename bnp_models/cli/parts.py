@@ -107,9 +107,9 @@ class Text:
         "detected)")  # fmt: skip
     encoding: str | None = option("E", help=
         "encoding of SAMPLE, such as cp1252 (default: detected)")  # fmt: skip
-    missing: Names | None = option("X,Y,..", name_list, help=
-        "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
-        "missing values)")  # fmt: skip
+    missing: Names | None = option("X,A=Y,..", name_list, help=
+        "labels that stand for a value which is not known: X in every column, A=Y label Y of "
+        "column A, such as .,income=-9 (default: only empty cells are missing values)")  # fmt: skip
     skip: int = option("K", integer_type(0, 2**31), default=0, help=
         "lines of a text file, or rows of a sheet, above the header, such as a title (default: "
         "0)")  # fmt: skip

@@ -309,12 +309,14 @@ def _of_two(pair, in_order, counts, n, least, chances, num_pairs) -> list[_Row]:
     num_second = int(counts.any(axis=0).sum())
     forms = num_second * (int(seen.sum()) if in_order[0] else 1)
     found = []
-    for a, b in together.items():
-        parts = expected[np.ix_(a, b)].sum(axis=0)
-        runs = int(seen.sum()) - len(a) + 1
-        sets = num_pairs * forms * runs * math.comb(num_second, len(b))
-        several = (parts.tolist(), math.log(sets)) if len(b) > 1 else ()
-        found.append(_Row(float(parts.sum()), {first: list(a), second: b}, *several))
+    for own, others in together.items():
+        sums = expected[np.ix_(own, others)].sum(axis=0)
+        runs = int(seen.sum()) - len(own) + 1
+        sets = num_pairs * forms * runs * math.comb(num_second, len(others))
+        row = _Row(float(sums.sum()), {first: list(own), second: others})
+        if len(others) > 1:
+            row = row._replace(parts=sums.tolist(), log_number=math.log(sets))
+        found.append(row)
     return found
 
 
