@@ -125,7 +125,7 @@ def _check_released(command: Protect, inputs: Inputs, beside: pd.DataFrame) -> N
     assert isinstance(table, Microdata)
     keys = inputs.changes.original.schema.variables
     try:
-        check_columns(beside, _carried(command), dict(asked.link), keys)
+        check_columns(beside, _carried(command), dict(asked.link), table.schema.variables)
     except MicrodataError as error:
         raise UsageError(f"--carry, --link: {error}") from None
     names = columns_of_file(data.sample, reading_of(data), keys)

@@ -22,7 +22,8 @@ def frame(sample_frame):
     """Records with a column that is no key variable, and one of which values are missing."""
     frame = sample_frame[list(NAMES)].astype(str)
     gaps = frame["race"].where(frame.index % 10 > 0, "")
-    return frame.assign(note=[f"n{k % 2}" for k in range(len(frame))], gaps=gaps)
+    code = frame["race"].map({label: k for k, label in enumerate(sorted(set(frame["race"])))})
+    return frame.assign(code=code, note=[f"n{k % 2}" for k in range(len(frame))], gaps=gaps)
 
 
 def as_text(frame, **options):
@@ -117,10 +118,15 @@ def test_every_command_comes_to_its_end(layout, frame, tmp_path, capsys, chains_
         return out
 
     run("risk", *NPLCM, *TO)
-    made = run("protect", *NPLCM, *TO, "--k", "2", "--suppress", "0.3", "--carry", "note")
+    made = run("protect", *NPLCM, *TO, "--k", "2", "--suppress", "0.3", "--carry", "note",
+               "--link", "code=race")  # fmt: skip
     protected = pd.read_csv(made / "protected.csv", dtype=str)
     assert protected["note"].tolist() == frame["note"].tolist()
-    assert set(protected) <= {*NAMES, "note"} and len(protected.columns) > 1
+    assert set(protected) <= {*NAMES, "note", "code"} and len(protected.columns) > 1
+    pairs = [protected.get(name, protected["note"]) for name in ("race", "code")]
+    assert ("race" in protected) == ("code" in protected)
+    assert (pairs[0].isna() == pairs[1].isna()).all()
+    assert all(of.nunique() == 1 for _, of in pairs[1].groupby(pairs[0]))
     made = run("synthesize", *NPLCM, "--datasets", "1")
     synthetic = made / "synthetic_1.csv"
     assert list(pd.read_csv(synthetic)) == list(NAMES)
