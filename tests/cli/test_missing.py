@@ -86,7 +86,7 @@ def test_columns_that_settle_others_may_be_named(folder, capsys):
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "region=job"]) == 2
     assert "survey.csv, column 'job'" in capsys.readouterr().err
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
-    assert "is not one variable that settles another" in capsys.readouterr().err
+    assert "is not two variables, such as municipality=region" in capsys.readouterr().err
     # Ages settle where jobs are empty, not which jobs there are.
     words = ["synthesize", str(folder / "survey.csv"), "--out", str(folder / "w")]
     assert main([*words, "--allow-identifying", "--settles", "age=job"]) == 2
