@@ -259,7 +259,7 @@ def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
         ("protect", ["--max-tau1", "1", "--link", "person=income"], ["--link", "key variable"]),
         ("protect", ["--max-tau1", "1", "--link", "income=age"], ["column 'income'", "unknown"]),
         ("protect", ["--max-tau1", "1", "--carry", "income"], ["column 'income'", "unknown"]),
-        ("protect", ["--max-tau1", "1", "--carry", "age"], ["carried age is no key variable"]),
+        ("protect", ["--max-tau1", "1", "--carry", "age"], ["column of the carried age"]),
         ("protect", ["--max-tau1", "1", "--no-merge", "income"], ["--no-merge", "income"]),
         ("risk", ["--id", "age"], ["identifiers", "column 'age'"]),
         ("risk", ["--id", "nobody"], ["column 'nobody'", "unknown column"]),
