@@ -173,6 +173,8 @@ class Data:
 
     takes_id: bool = False
     """Whether the command has --id."""
+    takes_weights: bool = True
+    """Whether the command has --weights."""
 
     @property
     def zeros(self) -> str | None:

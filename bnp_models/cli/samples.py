@@ -16,8 +16,10 @@ from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
+from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
+from bnp_models.data.household_columns import household_columns
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.label_numbers import OwnLevel
@@ -311,8 +313,48 @@ def read_household_sample(
         except MicrodataError as error:
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given.head, error)
+    _check_household_columns(data, table, head, given.head)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
+
+
+def _check_household_columns(
+    data: Data, table: Households, head: tuple[str, Label] | None, asked: str | None
+) -> None:
+    """Say, or refuse, that variables of persons are about their households.
+
+    Raises
+    ------
+    MicrodataError
+        If one is the number of persons, or numbers them.
+    """
+    found = household_columns(table)
+    for name in found.sizes:
+        raise MicrodataError(
+            "is the number of persons of each household, and would be drawn for each person; say "
+            f"so with --household-variables, or leave it out (--drop {as_option([name])})",
+            file=data.sample, column=name,
+        )  # fmt: skip
+    for name in found.numbers:
+        raise MicrodataError(
+            "numbers the persons of each household, and would be drawn like their other values; "
+            f"leave it out (--drop {as_option([*data.drop, name])})",
+            file=data.sample, column=name,
+        )  # fmt: skip
+    if found.same:
+        _LOG.warning(
+            "%s: all persons of a household have the same value of %s, and synthetic ones may "
+            "not: if it is a variable of households, name it in --household-variables",
+            data.sample, listed(map(repr, found.same)),
+        )  # fmt: skip
+    if head is None and asked == "auto" and found.heads:
+        name, label = found.heads[0]
+        _LOG.warning(
+            "%s: one person of each household has %s = %r, as its head would, but no label is "
+            "known as that of a head, so that heads are modelled like other persons; if it is the "
+            "head, say so by a row %s of --roles",
+            data.sample, name, text_of(label), as_option(["head", text_of(label)]),
+        )  # fmt: skip
 
 
 def _kept_rules(
@@ -450,6 +492,7 @@ def recoded(
             raise UsageError(
                 f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
             )
+        _refuse_design(data, table, {*bins, *top, *by}, of_households)
         changed = in_bins(table, own)
         check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
@@ -474,6 +517,44 @@ def recoded(
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
     return changed, Changes(table, recoding, tuple(commas))
+
+
+def _refuse_design(
+    data: Data, table: Records, recoded: Collection[str], of_households: bool
+) -> None:
+    """Refuse weights and numbers of persons as key variables, unless they were asked for."""
+    if data.allow_identifying:
+        return
+    asked = {*(data.variables or ()), *recoded}
+    if (name := count_variable(table)) is not None and name not in asked:
+        raise MicrodataError(
+            "the rows look like a table of counts: no two have the same values of the other "
+            "columns, and this one says how many persons have them; write each row as many times "
+            "as it counts, or name the column in --variables if it is a key variable",
+            column=name,
+        )
+    if found := [name for name in weight_variables(table) if name not in asked]:
+        first, *others = found
+        by_weights = data.takes_weights and data.weights is None and not of_households
+        refused = "is refused too" if len(others) == 1 else "are refused too"
+        also = f"; {listed(map(repr, others))} {refused}" if others else ""
+        how = f"say --weights {shlex.quote(first)}, or " if by_weights else ""
+        raise MicrodataError(
+            f"has numbers and the name of design weights{also}: they are no key "
+            f"variable; {how}leave {'them' if others else 'it'} out (--drop "
+            f"{as_option([*data.drop, *found])}), or name what is a key variable in --variables",
+            column=first,
+        )
+    left = () if len(table.tabulated.counts) < table.n else columns_of_file(
+        data.sample, reading_of(data)
+    )  # fmt: skip
+    counts = [n for n in left if is_count_name(n) and n not in table.schema.variables]
+    if counts:
+        _LOG.warning(
+            "%s: no two rows have the same values, and column %r, which is left out, is called "
+            "like a number of persons; if each row stands for several, write it as many times",
+            data.sample, counts[0],
+        )  # fmt: skip
 
 
 def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:

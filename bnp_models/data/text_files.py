@@ -28,6 +28,12 @@ SEPARATORS = _USUAL | _RARE
 # Bytes that are looked at for the kind of a file.
 _HEAD = 2**16
 
+# What documents that are no tables begin with: an object, or a list of them, and a page.
+_MARKUP = {
+    "JSON": re.compile(r'\s*\[?\s*\{\s*["}]'),
+    "HTML or XML": re.compile(r"\s*<[!?a-z][^>]*>", re.I),
+}
+
 # A first line that says to Excel what is between cells.
 _DECLARED = re.compile(r'"?sep=(\\t|.)"?[\s,;]*', re.I)
 
@@ -188,6 +194,7 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
         encoding = _encoding_of(source)
         if encoding != "utf-8-sig":
             found.append(f"as {encoding} text")
+    _refuse_markup(source, encoding)
     if sep is None:
         sep = _declared(source, encoding)
         if sep is None:
@@ -199,6 +206,22 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
         other = "; --sep names another character" if sep in _RARE and how.sep is None else ""
         _LOG.warning("%s: read %s%s", source, listed(found), other)
     return sep, encoding
+
+
+def _refuse_markup(source: Source, encoding: str) -> None:
+    """Refuse JSON, HTML and XML, whose lines could be taken for rows."""
+    try:
+        with _text(source, encoding) as file:
+            start = file.read(_HEAD)
+    except UnicodeError:
+        # It is refused where the rows are read.
+        return
+    for kind, form in _MARKUP.items():
+        if form.match(start):
+            raise MicrodataError(
+                f"is {kind} and no table; save it as a CSV file with one record in each row",
+                file=source,
+            )
 
 
 def _declared(source: Source, encoding: str) -> str | None:
@@ -241,9 +264,16 @@ def _encoding_of(source: Source) -> str:
         for encoding, start in (("utf-16-le", 1), ("utf-16-be", 0)):
             if not any(head[start::2]):
                 return encoding
+        if 100 * head.count(0) < len(head) and head.count(b"\n") > head.count(0):
+            raise MicrodataError(
+                "has bytes that are zero, which no text has; remove them, or write the file again",
+                file=source,
+                line=head[: head.index(0)].count(b"\n") + 1,
+            )
         raise MicrodataError(
             "is not a text file; a Parquet, Excel, Stata or SPSS file is recognised by its name "
-            "(.parquet, .xlsx, .dta, .sav), and must not be compressed",
+            "(.parquet, .xlsx, .dta, .sav), and must not be compressed; save files of other "
+            "programs, such as .xls, .sas7bdat, .rds and .feather, as CSV or Parquet",
             file=source,
         )
     for encoding in ("utf-8-sig", "cp1252"):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed, title_of
 from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
@@ -125,6 +126,7 @@ class Evaluation:
         attack = [] if self.attack is None else self.attack.warnings()
         return [
             *self._warnings_of_impossible(names),
+            *self._warnings_of_copies(names),
             *(sentence for source in self.sources for sentence in source.sentences()),
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
@@ -143,6 +145,26 @@ class Evaluation:
             for name, file in zip(names, self.impossible or (), strict=False)
             if file.number
         ]
+
+    def _warnings_of_copies(self, names: list[str]) -> list[str]:
+        """Sentences on files with the records of the original, or of another file."""
+        cells = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
+        sentences = [
+            f"do not release {name}: it has the same records as the original, and is no synthetic "
+            "file; its figures are those of a copy"
+            for name, file in zip(names, cells[1:], strict=True)
+            if _same_records(file, cells[0])
+        ]
+        again = [
+            name for m, name in enumerate(names, 1)
+            if any(_same_records(cells[m], other) for other in cells[1:m])
+        ]  # fmt: skip
+        if again and not sentences:
+            sentences.append(
+                f"{_first_few(again, ', ')}: the same records as an earlier synthetic file; give "
+                "each file once, or intervals are too narrow"
+            )
+        return sentences
 
     def _warnings_of_scores(self, names: list[str]) -> list[str]:
         """Sentences on files that are easily told from the original."""
@@ -479,6 +501,11 @@ def _shares(quantities, original, synthetic, population, combining, level) -> Sh
     return household_shares(
         quantities, original, synthetic, population=population, combining=combining, level=level
     )
+
+
+def _same_records(one: ContingencyTable, other: ContingencyTable) -> bool:
+    """Whether two files have the same records, in any order."""
+    return np.array_equal(one.counts, other.counts) and np.array_equal(one.codes, other.codes)
 
 
 def _first_few(items: list[str], separator: str) -> str:

@@ -268,7 +268,7 @@ BAD = {
     "empty file": ("", [], ["a.csv", "empty"]),
     "no record": ("x,y\n", [], ["a.csv", "0 usable records"]),
     "one record": ("x,y\n1,2\n", [], ["a.csv", "1 usable record "]),
-    "ragged row": ("x,y\n1,2\n1\n", [], ["a.csv", "row 1 (line 3)", "1 cells"]),
+    "ragged row": ("x,y\n1,2\n1\n", [], ["a.csv", "row 1 (line 3)", "1 cell "]),
     "missing": ("x,y\n1,2\n1,\n3,4\n", ["--baselines"],
                 ["--baselines: takes no missing values", "bnp-models impute"]),
     "missing in cells": ("x,y\n1,2\n1,\n3,4\n", ["--model", "polettini-stander-1"],

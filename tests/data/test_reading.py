@@ -65,7 +65,7 @@ def test_levels_file(tmp_path):
         ("s.csv", "", {}, ["empty"]),
         ("s.csv", "\nx\n", {}, ["line 1", "header"]),
         ("s.csv", "x,y\n", {}, ["0 usable records"]),
-        ("s.csv", "x,y\na,b\nc\n", {}, ["row 1 (line 3)", "1 cells", "header has 2"]),
+        ("s.csv", "x,y\na,b\nc\n", {}, ["row 1 (line 3)", "1 cell ", "header has 2"]),
         ("s.csv", "x,y\na,b\nc,d,e\n", {}, ["row 1 (line 3)", "3 cells"]),
         ("s.csv", 'x,y\na,b\n"c,d\n', {}, ["line 3", "not valid CSV"]),
         ("s.csv", "x,x\na,b\nc,d\n", {}, ["'x'", "twice"]),
