@@ -1,6 +1,7 @@
 """Labels of a sample that may not be what they seem, said or refused before anything is done."""
 
 import logging
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 
 from bnp_models.cli.folder import reading_of
@@ -10,13 +11,13 @@ from bnp_models.data.display import counted
 from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
 from bnp_models.data.labels import label_warnings, with_counts
-from bnp_models.data.messages import listed, quoted
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among
-from bnp_models.data.spelling import ranges_of_dates, shown
+from bnp_models.data.spelling import are_dates, ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
 
 _LOG = logging.getLogger(__name__)
@@ -70,6 +71,12 @@ def check_labels(
             uses[name] = f"--merge-rare {least}"
         if name not in (*uses, *gone) and by_order and are_numbers(labels):
             uses[name] = "the order of its levels (--ordered auto)"
+        if name in dict(data.recoding.bins) and are_dates(labels):
+            raise MicrodataError(
+                f"has dates such as {quoted(text_of(labels[0]))}: --bins takes them for numbers "
+                "and would draw others that are no dates; put years, months or ages in their place",
+                column=name,
+            )
         _check_notation(data, name, labels, counts, uses)
         codes = [label for label in codes_among(labels, numbers)
                  if text_of(label) not in known]  # fmt: skip
@@ -79,6 +86,19 @@ def check_labels(
         raise _codes_among_numbers(refused, uses)
     for sentence in label_warnings(table, said):
         _LOG.warning("%s: %s", data.sample, sentence)
+    # A box that is ticked or empty.
+    ticked = [
+        f"{name!r} ({text_of(labels[0])!r})"
+        for j, (name, labels) in enumerate(zip(table.schema.variables, table.schema.levels,
+                                               strict=True))
+        if len(labels) == 1 and (table.tabulated.codes[:, j] < 0).any()
+    ]  # fmt: skip
+    if ticked:
+        _LOG.warning(
+            "%s: columns with one value and empty cells: %s; as they are, every empty cell stands "
+            "for that value. If it is empty where the answer is no, write a value of its own there",
+            data.sample, listed(ticked),
+        )  # fmt: skip
 
 
 def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:
@@ -160,9 +180,9 @@ def _codes_among_numbers(
     also = [f"{other!r} has {with_counts(more, of)}" for other, more, of in refused[1:]]
     return MicrodataError(
         f"{with_counts(codes, counts)} {looks} among numbers, and {uses[name]} would take {these} "
-        f"for {as_what}; say what {are}: missing (--missing {','.join(map(text_of, codes))}), a "
-        f"level of its own (--level {name}={text}), or a number (--number {name}={text})"
-        + (f"; {listed(also)} too" if also else ""),
+        f"for {as_what}; say what {are}: missing (--missing {as_option(map(text_of, codes))}), a "
+        f"level of its own (--level {shlex.quote(f'{name}={text}')}), or a number (--number "
+        f"{shlex.quote(f'{name}={text}')})" + (f"; {listed(also)} too" if also else ""),
         column=name,
     )
 

@@ -115,7 +115,7 @@ class Text:
         "0)")  # fmt: skip
     sheet: str | None = option("NAME", help=
         "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
-        "the first)")  # fmt: skip
+        "the first that is not hidden)")  # fmt: skip
     decimal: str | None = option("C", help=
         "mark before the decimals of numbers, a comma or a point (default: told from each column "
         "whose numbers are asked for, by --bins, --top-code or --weights)")  # fmt: skip

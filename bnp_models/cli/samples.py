@@ -17,6 +17,7 @@ from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
+from bnp_models.data.display import first_parts
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_columns import household_columns
@@ -31,6 +32,7 @@ from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
+from bnp_models.data.spelling import are_dates
 from bnp_models.data.weight_classes import records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
@@ -47,9 +49,13 @@ from bnp_models.zeros.settled import (
     ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
-from bnp_models.zeros.suggestions import settled_conditions
+from bnp_models.zeros.suggestions import settled_conditions, settling_variables
 
 _LOG = logging.getLogger(__name__)
+
+# Records that would speak against it by chance, from which on a variable is said to settle another;
+# and variables up to which all pairs are looked at.
+NO_CHANCE, _MOST_SETTLED = 20.0, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +191,7 @@ def read_sample(
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
+    _tell_of_settled(data, table, tied)
     of_levels = None
     if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
         with located(data):
@@ -204,6 +211,23 @@ def read_sample(
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
+
+
+def _tell_of_settled(data: Data, table: Records, tied: bool) -> None:
+    """Say which variables settle others, unless structural zeros are given."""
+    if data.conditions is not None or len(table.schema.variables) > _MOST_SETTLED:
+        return
+    pairs = [p for p in settling_variables(table, NO_CHANCE) if p not in data.settles]
+    if not pairs:
+        return
+    said = first_parts([f"{by!r} settles {of!r}" for by, of in pairs], "pair")
+    by, of = pairs[0]
+    zeros = f"--settles {shlex.quote(f'{by}={of}')} says so, and " if tied else ""
+    drop = "to leave it out" if data.variables else f"--drop {as_option([*data.drop, of])}"
+    _LOG.warning(
+        "%s: %s in all records, which the model does not know; %s%s loses nothing that the other "
+        "column does not say", data.sample, said, zeros, drop,
+    )  # fmt: skip
 
 
 def conditions_of(
@@ -571,6 +595,7 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     if not found:
         return
     first, *others = found
+    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
     # With --variables nothing more is refused: what is left out by name has to be known at once.
     also = ""
     if others:
@@ -583,16 +608,18 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
         f"is. Choose --variables without {'them' if others else 'it'} (or --drop {dropped}), "
-        f"{_coarser(found)}or say --allow-identifying{carried}",
+        f"{_coarser(found, levels)}or say --allow-identifying{carried}",
         column=first.variable,
     )
 
 
-def _coarser(found: Sequence[Identifying]) -> str:
+def _coarser(found: Sequence[Identifying], levels: Mapping[str, Sequence[Label]]) -> str:
     """Advice, in words, on options that make some of these columns coarser."""
     values = [one for one in found if one.group is None]
+    dates = [one for one in found if are_dates(levels[one.variable])]
+    values = [one for one in values if one not in dates]
     numbers = [one for one in values if one.numbers]
-    said = ""
+    said = "put years, months or ages in the place of dates, " if dates else ""
     if numbers:
         coarsest = min(numbers, key=lambda one: one.alone)
         said += f"put numbers into bins (--bins {shlex.quote(f'{coarsest.variable}=20')}), "

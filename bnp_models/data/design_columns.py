@@ -14,7 +14,9 @@ _WEIGHT = re.compile(
     r"pond[eé]ration|per?wt|hhwt|wtfinl|asecwt|earnwt|lnkfw1mwt|rb050|pb040|db090|v005|hv005|"
     r"f?stur?wt[0-9]*|final(weight|wgt|wt)|(rep|repl|brr|jk|boot|bsw?|p|h)w(t|gt|eight)?s?[0-9]+"
 )
-_REPLICATES = re.compile(r"(rep|repl|brr|jk|bsw?|boot)[ _.-]?(w|wt|wgt|weight)s?[ _.-]?[0-9]+", re.I)
+_REPLICATES = re.compile(
+    r"(rep|repl|brr|jk|bsw?|boot)[ _.-]?(w|wt|wgt|weight)s?[ _.-]?[0-9]+", re.I
+)
 _NO_WEIGHT = {"birth", "body", "baby", "kg", "lb", "lbs", "self", "loss", "gain", "status", "class"}
 
 _COUNT = re.compile(
@@ -60,8 +62,9 @@ def count_variable(table: Records) -> str | None:
     for j, name in enumerate(schema.variables):
         if not is_count_name(name) or len(schema.variables) < 2:
             continue
-        numbers = [plain_number(label) for label in schema.levels[j]]
-        if any(number is None or number < 1 or number.denominator > 1 for number in numbers):
+        read = [plain_number(label) for label in schema.levels[j]]
+        numbers = [number for number in read if number is not None]
+        if len(numbers) < len(read) or any(n < 1 or n.denominator > 1 for n in numbers):
             continue
         if (cells.codes[:, j] < 0).any() or level_counts(table, name).sum() != table.n:
             continue

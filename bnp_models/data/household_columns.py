@@ -39,8 +39,8 @@ def household_columns(table: Households) -> HouseholdColumns:
 
     Examples
     --------
-    >>> homes = [(h, k + 1, "own" if h % 3 else "rent") for h in range(60) for k in range(1 + h % 4)]
-    >>> homes = pd.DataFrame(homes, columns=["hid", "person", "tenure"])
+    >>> rows = [(h, k + 1, "own" if h % 3 else "rent") for h in range(60) for k in range(1 + h % 4)]
+    >>> homes = pd.DataFrame(rows, columns=["hid", "person", "tenure"])
     >>> found = household_columns(bnp.Households.from_frame(homes, "hid"))
     >>> found.numbers, found.same
     (['person'], ['tenure'])

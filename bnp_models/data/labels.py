@@ -1,12 +1,13 @@
 """Labels that may not be what they seem: codes for missing values, and one label spelt twice."""
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
 from bnp_models.data.label_numbers import OwnLevel
-from bnp_models.data.messages import listed, quoted
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, text_of
 from bnp_models.data.sentinels import codes_among
@@ -14,8 +15,9 @@ from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
 
 # Words and signs of statistical programs, and codes such as -9 and -99.
 _MISSING = re.compile(
-    r"\s*(n/?a|#n/a|nan|null|missing|\.[a-z]?|\.\.|\?|-|-[89]|-[89]{2,4})\s*", re.I
-)
+    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|-{1,3}|"
+    r"#(n/a|null!|div/0!|value!|ref!|name\?|num!)|-[89]|-[89]{2,4})\s*", re.I,
+)  # fmt: skip
 
 
 def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = None) -> list[str]:
@@ -61,8 +63,8 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
         these = "is it" if sum(map(len, codes_of.values())) == 1 else "are they"
         sentences.append(
             f"missing values? {first_parts(missing, 'variable')} among {their}; {these} to be read "
-            f"as missing, say --missing {','.join(every)}, else --level {name}={first} or rename "
-            "the label"
+            f"as missing, say --missing {as_option(every)}, else --level "
+            f"{shlex.quote(f'{name}={first}')} or rename the label"
         )
     if spelt:
         sentences.append(

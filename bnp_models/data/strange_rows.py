@@ -1,5 +1,6 @@
-"""Rows of a table that are probably no records: headers, totals, notes and parts of other tables."""
+"""Rows of a table that are probably no records: headers, totals, notes, parts of other tables."""
 
+import functools
 import logging
 import re
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ _COLUMNS_OF_TABLE, _OWN_VALUES = 3, 3
 
 # Share of the records whose value nobody else has, up to which a column has categories.
 _MOSTLY_SHARED = 0.05
+
+# Rows from which on it is no chance that they come again in the same order.
+_LEAST_HALF = 20
 
 # Lines that are named in a message.
 _NAMED = 3
@@ -73,8 +77,16 @@ def check_rows(source: Source, frame: pd.DataFrame, lines: Sequence[int] | None)
                 "as a record; if it is a note on the table, remove it"
             )
     said += _first_of_groups(frame)
+    half = len(frame) // 2
+    if half >= _LEAST_HALF and 2 * half == len(frame) and frame.shape[1] > 1:
+        first, second = (part.reset_index(drop=True) for part in (frame[:half], frame[half:]))
+        if (first.nunique() > 1).any() and first.equals(second):
+            said.append(
+                f"the last {half:,} rows are the first {half:,} again; if the file was joined to "
+                "itself, every record is in it twice, and none is unique"
+            )
     for sentence in said:
-        source.once(("rows", sentence), lambda one=sentence: _LOG.warning("%s: %s", source, one))
+        source.once(("rows", sentence), functools.partial(_LOG.warning, "%s: %s", source, sentence))
 
 
 def _filled(frame: pd.DataFrame) -> np.ndarray:
