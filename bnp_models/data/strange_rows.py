@@ -101,7 +101,8 @@ def _values(frame: pd.DataFrame, row: int) -> list:
 
 def _refuse_header(source: Source, frame: pd.DataFrame, lines: Sequence[int] | None) -> None:
     """Refuse a row that is the header again, as where files were joined."""
-    if frame.shape[1] < 2:
+    # Names that number the columns may be codes of a record too.
+    if frame.shape[1] < 2 or all(str(name).isdecimal() for name in frame):
         return
     same = np.ones(len(frame), bool)
     for name in frame:

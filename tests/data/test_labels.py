@@ -1,5 +1,7 @@
 """Labels that may not be what they seem."""
 
+import shlex
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,9 @@ def table_of(*levels):
     ("labels", "codes"),
     [
         (("a", "NA"), ["NA"]),
-        (("1", "n/a", ".", ".a", "?"), ["n/a", ".", ".a", "?"]),
+        (("1", "n/a", ".", ".a"), ["n/a", ".", ".a"]),
+        (("1", "--", "NULL", "(blank)"), ["--", "NULL", "(blank)"]),
+        (("1", "<NA>", "\\N", "#DIV/0!", "?"), ["<NA>", "\\N", "#DIV/0!", "?"]),
         ((1, 2, -9), ["-9"]),
         (("1", "12", "99"), ["99"]),
         ((0, 40, 998, 999), ["998", "999"]),
@@ -34,7 +38,10 @@ def test_codes_of_missing_values(labels, codes):
     assert len(found) == bool(codes)
     if codes:
         assert found[0].endswith("rename the label")
-        assert f"--missing {','.join(codes)}," in found[0] and "(2 records)" in found[0]
+        said = shlex.split(found[0].replace("values?", ""))
+        # As a shell reads the option, the values are those that were found.
+        assert f"{','.join(codes)}," == said[said.index("--missing") + 1]
+        assert said[said.index("--level") + 1] == f"a={codes[0]}" and "(2 records)" in found[0]
         assert label_warnings(table_of(labels), {"a": codes}) == []
 
 

@@ -91,6 +91,11 @@ def test_commas_within_cells_are_no_separators(tmp_path):
     [
         (b"a,b\n\x81,1\n", AS_FOUND, "neither UTF-8, UTF-16 nor Windows-1252"),
         (b"\x89PNG\0\x01\0\0\0\x01", AS_FOUND, "not a text file"),
+        (b"a,b\n" + b"1,2\n" * 200 + b"1,\0\n", AS_FOUND, "line 202: has bytes that are zero"),
+        (b'{"a": 1, "b": 2}\n' * 3, AS_FOUND, "is JSON and no table; save it as a CSV file"),
+        (b'[\n  {"a": 1, "b": 2}\n]\n', AS_FOUND, "is JSON and no table"),
+        (b"<!DOCTYPE html>\n<html>\n", AS_FOUND, "is HTML or XML and no table"),
+        (b'\xef\xbb\xbf<?xml version="1.0"?>\n', AS_FOUND, "is HTML or XML and no table"),
         ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], AS_FOUND, "cannot be read"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + b"\xff" * 9, AS_FOUND, "cannot be read"),

@@ -24,3 +24,16 @@ def test_all_uniques_of_the_original_itself_recur(files):
     replicated = bnp.evaluation.replicated_uniques(original, [original, shuffled])
     assert replicated.found == replicated.found_unique == (replicated.uniques,) * 2
     assert replicated.in_all == replicated.uniques
+
+
+def test_copies_of_the_original_are_told(files):
+    original, (first, second, *_), _ = files
+    copy = bnp.Microdata(SCHEMA, original.codes[::-1])
+    for made, said in (
+        ([first, second], None),
+        ([first, copy], "do not release b: it has the same records as the original"),
+        ([first, bnp.Microdata(SCHEMA, first.codes[::-1])], "b: the same records as an earlier"),
+    ):
+        warnings = bnp.evaluate(original, made).warnings(["a", "b"])
+        found = [sentence for sentence in warnings if "same records" in sentence]
+        assert [sentence[: len(said)] for sentence in found] == [said] if said else found == []
