@@ -163,12 +163,14 @@ def _trimmed(column: pd.Series, declared: Sequence[Label]) -> pd.Series | None:
     would become the same."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return None
-    labels = [*_counts(column), *declared]
-    texts = {label for label in labels if isinstance(label, str) and label.strip()}
+    texts = {label for label in _counts(column) if isinstance(label, str) and label.strip()}
     new: dict[Label, str] = {text: text.strip() for text in texts if text != text.strip()}
-    if not new or any(text in texts for text in new.values()):
+    if not new or len({text.strip() for text in texts}) < len(texts):
         return None
-    return _mapped(column, new) if len(set(new.values())) == len(new) else None
+    known = {text_of(label) for label in declared}
+    if len({text.strip() for text in known}) < len(known):
+        return None
+    return _mapped(column, new)
 
 
 def _bare(label: Label) -> Label:

@@ -222,5 +222,6 @@ def test_blanks_around_all_values_of_a_column(tmp_path, caplog):
     table = read_microdata(path, ["x"], levels={"x": ["a", "a ", "b "]})
     assert table.schema.levels == (("a", "a ", "b "),) and list(table.codes[:, 0]) == [1, 2, -1, 0]
     assert "values that are read" not in caplog.text
-    read = read_microdata(path, ["y"], levels={"y": [" 3", " 2", " 1"]})
-    assert read.schema.levels == (("3", "2", "1"),)
+    for declared in (["3", "2", "1"], [" 3", " 2", " 1"]):
+        read = read_microdata(path, ["y"], levels={"y": declared})
+        assert read.schema.levels == (("3", "2", "1"),)
