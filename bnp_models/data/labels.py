@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
-from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.label_numbers import OwnLevel, overlapping, plain_number
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, text_of
@@ -15,14 +15,17 @@ from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
 
 # Words and signs of statistical programs, and codes such as -9 and -99.
 _MISSING = re.compile(
-    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|-{1,3}|"
+    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|\*+|-{1,3}|"
     r"#(n/a|null!|div/0!|value!|ref!|name\?|num!)|-[89]|-[89]{2,4})\s*", re.I,
 )  # fmt: skip
 
+# Numbers of a variable that tell whether one of them is a code.
+_MANY = 12
+
 
 def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = None) -> list[str]:
-    """Return sentences on labels that look like missing values or dates, or are one value spelt
-    twice: one of each kind, of all variables.
+    """Return sentences on labels that look like missing values or dates, are one value spelt twice,
+    or overlap: one of each kind, of all variables.
 
     Parameters
     ----------
@@ -36,15 +39,17 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
     Codes among numbers are those of `codes_among`.
     """
     said = said or {}
-    missing, codes_of, spelt, were = [], {}, [], []
+    missing, codes_of, spelt, overlap, were = [], {}, [], [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
         among = codes_among(labels, numbers)
+        # What many numbers are among is told by them.
+        many = sum(map(_is_number, labels)) >= _MANY
         codes = [
             label
             for label in labels
-            if (label in among or _looks_missing(label))
+            if (label in among or (_looks_missing(label) and not (many and _is_number(label))))
             and text_of(label) not in said.get(name, ())
         ]
         if codes:
@@ -52,6 +57,9 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
             codes_of[name] = [text_of(label) for label in codes]
         spelt += [f"{with_counts(same, counts)} of {quoted(name)}"
                   for same in several_spellings(labels)]  # fmt: skip
+        seen = [label for label in labels if counts[text_of(label)] and label not in codes]
+        if not several_spellings(labels) and (pair := overlapping(seen)) is not None:
+            overlap.append(f"{with_counts(pair, counts)} of {quoted(name)}")
         if dates := ranges_of_dates(labels):
             made = listed(f"{shown(label)} was {to}" for label, to in dates.items())
             were.append(f"{quoted(name)} has dates among ranges: {made}")
@@ -71,6 +79,11 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
             "one label or two? these levels may be one value in several spellings: "
             f"{first_parts(spelt, 'value')}; --normalise makes them one"
         )
+    if overlap:
+        sentences.append(
+            f"two groupings? these ranges overlap: {first_parts(overlap, 'pair')}; code all "
+            "records alike"
+        )
     if were:
         sentences.append(
             f"ranges or dates? {first_parts(were, 'variable')}; a spreadsheet makes dates of "
@@ -84,6 +97,11 @@ def with_counts(labels: Sequence[Label], counts: Mapping[str, int]) -> str:
     return listed(
         f"{shown(label)} ({counted(counts[text_of(label)], 'record')})" for label in labels
     )
+
+
+def _is_number(label: Label) -> bool:
+    """Whether a label is a number."""
+    return plain_number(label) is not None
 
 
 def _looks_missing(label: Label) -> bool:

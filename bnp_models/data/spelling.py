@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping
 
-from bnp_models.data.label_numbers import Interval, plain_number, read_numbers
+from bnp_models.data.label_numbers import Interval, plain_number, range_said, read_numbers
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import Label, text_of
 
@@ -67,9 +67,9 @@ def spelling_key(label: Label) -> Hashable:
     Returns
     -------
     key
-        The number, if the label is or spells one: that of "01", "1" and "1.0". Else the text in one
-        of the normal forms of Unicode, without signs of no width, with plain spaces, dashes and
-        quotation marks, in lower case.
+        The number, if the label is or spells one: that of "01", "1" and "1.0". The range, of "65+"
+        and "65 and over". Else the text in one of the normal forms of Unicode, without signs of no
+        width, with plain spaces, dashes and quotation marks, in lower case.
 
     Examples
     --------
@@ -84,7 +84,8 @@ def spelling_key(label: Label) -> Hashable:
     number = plain_number(text)
     if number is not None:
         return number
-    return _DASHES.sub("-", text).translate(_QUOTES).casefold()
+    text = _DASHES.sub("-", text).translate(_QUOTES).casefold()
+    return range_said(text) or text
 
 
 def several_spellings(labels: Iterable[Label]) -> list[list[Label]]:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 from bnp_models.data.layout import ROWS, Layout, Row, differ, find_layout
 from bnp_models.data.messages import listed, quoted
@@ -138,8 +138,9 @@ def text_rows(source: Source, how: Reading) -> Iterator[tuple[int, list[str]]]:
         _check_separator(source, sep, encoding, above)
     line = above + 1
     try:
+        how_quoted = _quoting(source, sep, encoding, above)
         with _text(source, encoding, above) as file:
-            reader = csv.reader(file, strict=True, delimiter=sep)
+            reader = csv.reader(file, strict=True, delimiter=sep, **how_quoted)
             for cells in reader:
                 yield line, cells
                 line = above + reader.line_num + 1
@@ -204,6 +205,9 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
             found.append(f"with {SEPARATORS.get(sep, quoted(sep))} between cells")
     if found:
         other = "; --sep names another character" if sep in _RARE and how.sep is None else ""
+        if encoding == "cp1252" and how.encoding is None:
+            # Every Western text is one of another encoding, too.
+            other += "; --encoding names another encoding"
         _LOG.warning("%s: read %s%s", source, listed(found), other)
     return sep, encoding
 
@@ -222,6 +226,16 @@ def _refuse_markup(source: Source, encoding: str) -> None:
                 f"is {kind} and no table; save it as a CSV file with one record in each row",
                 file=source,
             )
+
+
+def _quoting(source: Source, sep: str, encoding: str, skip: int) -> dict[str, Any]:
+    """How cells are quoted, for `csv`: by apostrophes if all names are, or after a space."""
+    with _text(source, encoding, skip) as file:
+        line = file.readline(_HEAD).rstrip("\r\n")
+    names = line.split(sep)
+    if len(names) > 1 and all(re.fullmatch(r"'[^']*'", name) for name in names):
+        return {"quotechar": "'"}
+    return {"skipinitialspace": sep != " " and f'{sep} "' in line}
 
 
 def _declared(source: Source, encoding: str) -> str | None:
@@ -257,6 +271,8 @@ def _encoding_of(source: Source) -> str:
     """Encoding of a text file, by its first bytes and by whether all of it decodes."""
     with source.decompressed() as file:
         head = file.read(_HEAD)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in head:

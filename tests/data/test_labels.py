@@ -62,3 +62,26 @@ def test_one_sentence_of_each_kind_for_all_variables():
     assert "2 more variables among their levels; are they to be read" in missing
     assert "'e'" not in missing and "--missing NA,-9, else --level a=NA" in missing
     assert spelt.startswith("one label or two? ") and "of 'd'; 1 more value; --normal" in spelt
+
+
+@pytest.mark.parametrize(
+    ("labels", "pair"),
+    [
+        (("0-14", "15-64", "65+", "18-29", "0-17"), "'0-14' (2 records) and '0-17' (2 records)"),
+        (("0", "1", "2", "3", "3+"), "'3' (2 records) and '3+' (2 records)"),
+        (("0-5", "5-10", "10+", "unknown"), None),
+        (("<15", "15", "16", "17+"), None),
+        (("0-14", "15-64", "65+", "65 and over"), None),
+        (("North", "South"), None),
+    ],
+)
+def test_ranges_that_overlap(labels, pair):
+    found = [sentence for sentence in label_warnings(table_of(labels)) if "overlap" in sentence]
+    assert found == ([f"two groupings? these ranges overlap: {pair} of 'a'; code all records alike"]
+                     if pair else [])  # fmt: skip
+
+
+def test_negative_numbers_among_others_are_no_codes():
+    labels = tuple(str(x) for x in range(-100, 40, 3)) + ("-9", "-8")
+    assert label_warnings(table_of(labels)) == []
+    assert label_warnings(table_of((*map(str, range(30)), "-9", "-8"))) != []

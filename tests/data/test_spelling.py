@@ -16,6 +16,7 @@ from bnp_models.data.spelling import are_dates, one_spelling, ranges_of_dates, s
         ("Qu\u00e9bec", "Que\u0301bec"), ("M", "M\u200b"), ("no answer", "no\u00a0answer"),
         ("01", "1"), ("1", "1.0"), (1, "1.0"), ("007", "7.00"), ("F", "f"), (" F", "F"),
         ("5\u20139", "5-9"), ("\ufeffa", "a"), ("\uff26", "F"), ("d\u2019Or", "d'Or"),
+        ("65+", "65 and over"), ("15-24", "15 to 24"), ("under 5", "<5"), ("5-9 years", "5 to 9 y"),
         ("Qu\u00c3\u00a9bec", "Qu\u00e9bec"), ("\u00c2\u00a3 zone", "\u00a3 zone"),
     ],
 )  # fmt: skip
@@ -23,7 +24,13 @@ def test_one_value(same):
     assert several_spellings([*same, "other"]) == [list(same)]
 
 
-@pytest.mark.parametrize("labels", [("1", "10"), ("1", "1.5"), ("m2", "m²"), ("a-b", "ab")])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("1", "10"), ("1", "1.5"), ("m2", "m²"), ("a-b", "ab"), ("1-2 days", "1-2 hours"),
+        ("65+", "65"), ("15-24", "15-25"), ("<5", "5 or less"), ("5 kg", "5"),
+    ],
+)  # fmt: skip
 def test_two_values(labels):
     assert several_spellings(labels) == []
 

@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading, layout_of, text_rows, written_as
@@ -232,3 +233,24 @@ def test_how_a_file_cannot_be_written():
             Reading(sep)
     with pytest.raises(MicrodataError, match="there is no encoding called 'ascii-9'"):
         Reading(encoding="ascii-9")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a", "b", "c"\n"1", "x, y", "it""s"\n',
+        "'a','b','c'\n'1','x, y','it\"s'\n",
+        'a,b,c\n1,"x, y","it""s"\n',
+    ],
+)
+def test_how_cells_are_quoted(tmp_path, text):
+    path = tmp_path / "s.csv"
+    path.write_text(text, encoding="utf-8")
+    frame, _ = read_frame(path)
+    assert list(frame) == ["a", "b", "c"] and list(frame.iloc[0]) == ["1", "x, y", 'it"s']
+
+
+def test_utf_32(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_bytes("a,é\n1,2\n".encode("utf-32"))
+    assert list(read_frame(path)[0]) == ["a", "é"]
