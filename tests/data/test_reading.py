@@ -221,6 +221,7 @@ def test_blanks_around_all_values_of_a_column(tmp_path, caplog):
     # They tell values apart: --normalise is asked for.
     table = read_microdata(path, ["x"], levels={"x": ["a", "a ", "b "]})
     assert table.schema.levels == (("a", "a ", "b "),) and list(table.codes[:, 0]) == [1, 2, -1, 0]
+    assert read_microdata(path, ["x"]).schema.levels == (("a", "a ", "b "),)
     assert "values that are read" not in caplog.text
     for declared in (["3", "2", "1"], [" 3", " 2", " 1"]):
         read = read_microdata(path, ["y"], levels={"y": declared})
