@@ -31,6 +31,9 @@ _MOSTLY_SHARED = 0.05
 # Rows from which on it is no chance that they come again in the same order.
 _LEAST_HALF = 20
 
+# Rows among which one is empty in a column that has values in the first row of each group only.
+_BETWEEN = 100
+
 # Lines that are named in a message.
 _NAMED = 3
 
@@ -80,7 +83,7 @@ def check_rows(source: Source, frame: pd.DataFrame, lines: Sequence[int] | None)
     half = len(frame) // 2
     if half >= _LEAST_HALF and 2 * half == len(frame) and frame.shape[1] > 1:
         first, second = (part.reset_index(drop=True) for part in (frame[:half], frame[half:]))
-        if (first.nunique() > 1).any() and first.equals(second):
+        if first.equals(second) and (first.nunique() > 1).any():
             said.append(
                 f"the last {half:,} rows are the first {half:,} again; if the file was joined to "
                 "itself, every record is in it twice, and none is unique"
@@ -107,6 +110,8 @@ def _refuse_header(source: Source, frame: pd.DataFrame, lines: Sequence[int] | N
     same = np.ones(len(frame), bool)
     for name in frame:
         same &= (frame[name].astype(object) == name).to_numpy(bool)
+        if not same.any():
+            return
     if same.any():
         row, more = int(np.argmax(same)), int(same.sum()) - 1
         rows = f", and so {'is' if more == 1 else 'are'} {counted(more, 'more row')}" * bool(more)
@@ -153,6 +158,8 @@ def _rows_of_own_values(frame: pd.DataFrame) -> np.ndarray:
         number += 1
         filled += codes >= 0
         own += np.append(counts == 1, False)[codes]
+        if not (own == filled).any():
+            return np.zeros(0, int)
     enough = (filled >= _OWN_VALUES) | ((filled == 2) & (filled < number))
     return np.flatnonzero((own == filled) & enough)
 
@@ -161,6 +168,8 @@ def _first_of_groups(frame: pd.DataFrame) -> list[str]:
     """Sentences on columns that have a value only in the first row of each group of rows."""
     found = []
     for name, column in frame.items():
+        if _filled(column.iloc[:_BETWEEN].to_frame()).all():
+            continue
         filled = _filled(column.to_frame())[:, 0]
         number = int(filled.sum())
         if not filled[0] or not 2 <= number <= len(frame) / 4:

@@ -30,6 +30,9 @@ _MOST_CELLS, _ROUNDS = 20_000, 20
 # Seconds before a bar is shown.
 _DELAY = 1
 
+# Cells, about, by which a pair of variables is refuted first.
+_SOME = 4096
+
 # Expected records, and codes by variable.
 _Row: TypeAlias = tuple[float, dict[int, list[int]]]
 
@@ -124,7 +127,11 @@ def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tu
     missing = (codes < 0).any(axis=1)
     found = []
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
+    some = codes[:, :: max(1, codes.shape[1] // _SOME)]
     for pair in itertools.combinations(columns, 2):
+        # Most pairs are refuted by a few records.
+        if _refuted(*some[list(pair)]):
+            continue
         counts, _ = _counts(table.schema, codes, missing, cells.counts, pair)
         if way := _settling(counts, least):
             first, second = pair[::way]
@@ -200,6 +207,14 @@ def _settling(counts: np.ndarray, least: float) -> int | None:
             if float(((seen.sum(axis=1) - 1) * others).sum()) >= least:
                 return way
     return None
+
+
+def _refuted(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether codes (C,) of two variables in some cells say that neither settles the other."""
+    known = (first >= 0) & (second >= 0)
+    first, second = first[known], second[known]
+    pairs = len(np.unique(first.astype(np.int64) * (second.max(initial=0) + 1) + second))
+    return len(np.unique(first)) < pairs and len(np.unique(second)) < pairs
 
 
 def _of_settled(pair: Sequence[int], counts: np.ndarray) -> list[_Row]:
