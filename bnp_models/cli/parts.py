@@ -150,8 +150,8 @@ class Data:
     drop: Names = option("A,B,..", name_list, default=(), help=
         "columns that are left out, if all others are key variables")  # fmt: skip
     allow_identifying: bool = switch(
-        "allow columns that identify records, or nearly do; without this option they are refused "
-        "unless --variables names them")  # fmt: skip
+        "allow columns that identify records, or nearly do, and those that look like weights or "
+        "counts; without this option they are refused unless --variables names them")  # fmt: skip
     recoding: Recoding = part(Recoding)
     keep_recoding: bool = switch(
         "also write recoding.csv, which says what became of each level, for "

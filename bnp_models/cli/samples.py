@@ -558,7 +558,8 @@ def _refuse_design(
         raise MicrodataError(
             "the rows look like a table of counts: no two have the same values of the other "
             "columns, and this one says how many persons have them; write each row as many times "
-            "as it counts, or name the column in --variables if it is a key variable",
+            "as it counts. If the column is a key variable, name it in --variables, or say "
+            "--allow-identifying",
             column=name,
         )
     if found := [name for name in weight_variables(table) if name not in asked]:
@@ -570,17 +571,17 @@ def _refuse_design(
         raise MicrodataError(
             f"has numbers and the name of design weights{also}: they are no key "
             f"variable; {how}leave {'them' if others else 'it'} out (--drop "
-            f"{as_option([*data.drop, *found])}), or name what is a key variable in --variables",
+            f"{as_option([*data.drop, *found])}). What is a key variable, name in --variables, or "
+            "say --allow-identifying",
             column=first,
         )
-    left = () if len(table.tabulated.counts) < table.n else columns_of_file(
-        data.sample, reading_of(data)
-    )  # fmt: skip
-    counts = [n for n in left if is_count_name(n) and n not in table.schema.variables]
-    if counts:
+    counts = [n for n in columns_of_file(data.sample, reading_of(data)) if is_count_name(n)]
+    counts = [name for name in counts if name not in asked]
+    kept = [j for j, name in enumerate(table.schema.variables) if name not in counts]
+    if counts and len(np.unique(table.tabulated.codes[:, kept], axis=0)) == table.n:
         _LOG.warning(
-            "%s: no two rows have the same values, and column %r, which is left out, is called "
-            "like a number of persons; if each row stands for several, write it as many times",
+            "%s: no two rows have the same values, and column %r is called like a number of "
+            "persons; if each row stands for several, write it as many times",
             data.sample, counts[0],
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.label_numbers import plain_number
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Microdata, Records
 
 # Words of names of weights, those of well-known surveys among them, and words that tell of others.
 _WEIGHT = re.compile(
@@ -56,8 +56,11 @@ def count_variable(table: Records) -> str | None:
     """Return the variable that says how many persons have the other values of a row, if one does.
 
     It has a usual name, and its values are whole numbers above 0, not all of them 1; no two rows
-    have the same values of the other variables.
+    have the same values of the other variables, and rows are in groups of the first or of the last
+    of these, or sorted by the number.
     """
+    if not isinstance(table, Microdata):
+        return None
     schema, cells = table.schema, table.tabulated
     for j, name in enumerate(schema.variables):
         if not is_count_name(name) or len(schema.variables) < 2:
@@ -70,8 +73,16 @@ def count_variable(table: Records) -> str | None:
             continue
         others = np.delete(cells.codes, j, axis=1)
         if max(numbers) > 1 and len(np.unique(others, axis=0)) == table.n:
-            return name
+            rows = np.delete(table.codes, j, axis=1)
+            counts = np.array([int(number) for number in numbers])[table.codes[:, j]]
+            if _in_groups(rows[:, 0]) or _in_groups(rows[:, -1]) or (np.diff(counts) <= 0).all():
+                return name
     return None
+
+
+def _in_groups(codes: np.ndarray) -> bool:
+    """Whether equal codes follow each other."""
+    return int((np.diff(codes) != 0).sum()) + 1 == len(np.unique(codes))
 
 
 def is_count_name(name: str) -> bool:

@@ -107,7 +107,9 @@ def _refuse_record(line: int, header: Sequence[str], body: Sequence[Row], source
     others = [row.cells for row in body if list(map(_one_line, row.cells)) != header]
     if any(names == [str(k + first) for k in range(len(names))] for first in (0, 1)):
         return
-    found = [j for j in named if any(len(c) > j and _one_line(c[j]) == header[j] for c in others)]
+    values = {j: {_one_line(cells[j]) for cells in others if len(cells) > j} for j in named}
+    # Where a box is ticked, some programs write the name of its column.
+    found = [j for j in named if header[j] in values[j] and len(values[j] - {""}) > 1]
     if len(found) > 1 and 2 * len(found) >= len(named):
         j = found[0]
         raise MicrodataError(
@@ -121,7 +123,7 @@ def _refuse_record(line: int, header: Sequence[str], body: Sequence[Row], source
 
 def _one_line(name: str) -> str:
     """A name without the line breaks and blanks around them that a cell of a header may have."""
-    return " ".join(part.strip() for part in name.splitlines()).strip()
+    return " ".join(part.strip() for part in name.splitlines()).strip(" \t\ufeff")
 
 
 def _left_out(columns: Sequence[str]) -> str:

@@ -107,13 +107,15 @@ def _refuse_header(source: Source, frame: pd.DataFrame, lines: Sequence[int] | N
     # Names that number the columns may be codes of a record too.
     if frame.shape[1] < 2 or all(str(name).isdecimal() for name in frame):
         return
-    same = np.ones(len(frame), bool)
+    same, most = np.ones(len(frame), bool), 0
     for name in frame:
-        same &= (frame[name].astype(object) == name).to_numpy(bool)
+        named = (frame[name].astype(object) == name).to_numpy(bool)
+        same, most = same & named, max(most, int(named.sum()))
         if not same.any():
             return
-    if same.any():
-        row, more = int(np.argmax(same)), int(same.sum()) - 1
+    # Where a box is ticked, some programs write the name of its column, and all may be ticked.
+    if same.sum() == most:
+        row, more = int(np.argmax(same)), most - 1
         rows = f", and so {'is' if more == 1 else 'are'} {counted(more, 'more row')}" * bool(more)
         raise MicrodataError(
             f"this is the header again{rows}; remove {'them' if more else 'it'}",

@@ -31,7 +31,7 @@ _HEAD = 2**16
 # What documents that are no tables begin with: an object, or a list of them, and a page.
 _MARKUP = {
     "JSON": re.compile(r'\s*\[?\s*\{\s*["}]'),
-    "HTML or XML": re.compile(r"\s*<[!?a-z][^>]*>", re.I),
+    "HTML or XML": re.compile(r"\s*<(!doctype|\?xml|html|head|body|table|[a-z][^<>]*>\s*<)", re.I),
 }
 
 # A first line that says to Excel what is between cells.

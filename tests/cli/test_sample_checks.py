@@ -53,6 +53,7 @@ def test_weights_are_no_key_variable(tmp_path, frame, capsys):
         ("compare", (), "key variable; leave them out (--drop wgt,repwt1,repwt2)"),
         ("risk", ("--weights", "wgt", "--drop", "repwt1,repwt2"), STOPPED),
         ("risk", ("--variables", "age,sex,wgt"), STOPPED),
+        ("risk", ("--allow-identifying",), STOPPED),
     ):  # fmt: skip
         assert run(tmp_path, weighted, *options, command=command) == 2
         assert refused(capsys, said), options
@@ -73,7 +74,7 @@ def test_a_table_of_counts_is_no_sample(tmp_path, frame, capsys, caplog):
     assert refused(capsys, STOPPED)
     assert "called like a number of persons" not in caplog.text
     assert run(tmp_path, counts, "--variables", "age,sex,region") == 2
-    assert "column 'n', which is left out, is called like a number of persons" in caplog.text
+    assert "column 'n' is called like a number of persons" in caplog.text
 
 
 def test_a_variable_that_settles_another_is_told(tmp_path, frame, capsys, caplog):

@@ -32,6 +32,9 @@ def test_weights_are_several_numbers():
         ({"Freq": [2, 1, None, 3]}, None),
         ({"Freq": [2.5, 1, 3, 2]}, None),
         ({"sex": ["F"] * 4}, None),
+        # Neither in groups nor sorted, as records of a survey are.
+        ({"age": list("abab"), "sex": list("FMMF")}, None),
+        ({"age": list("abab"), "sex": list("FMMF"), "Freq": [3, 2, 2, 1]}, "Freq"),
     ],
 )
 def test_tables_of_counts(change, expected):

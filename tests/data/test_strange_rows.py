@@ -68,6 +68,8 @@ def test_what_is_told(tmp_path, lines, said, caplog):
         [HEADER, *RECORDS, "85+,F,North"],
         [HEADER, "Total,F,North", *RECORDS, "Total,M,South"],
         ["name,town,job", *(f"n{k},t{k},j{k}" for k in range(60))],
+        # Boxes that have the names of their columns where they are ticked.
+        ["tv,radio,web", *["tv,,web", ",radio,", "tv,radio,web", ",,web"] * 15],
         # Names that are the codes of their columns.
         ["0,1,2", *["0,1,2", "1,2,0", "2,0,1"] * 21],
     ],

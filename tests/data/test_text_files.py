@@ -95,6 +95,7 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         (b"a,b\n" + b"1,2\n" * 200 + b"1,\0\n", AS_FOUND, "line 202: has bytes that are zero"),
         (b'{"a": 1, "b": 2}\n' * 3, AS_FOUND, "is JSON and no table; save it as a CSV file"),
         (b'[\n  {"a": 1, "b": 2}\n]\n', AS_FOUND, "is JSON and no table"),
+        (b"<rows>\n <row a='1'/>\n", AS_FOUND, "is HTML or XML and no table"),
         (b"<!DOCTYPE html>\n<html>\n", AS_FOUND, "is HTML or XML and no table"),
         (b'\xef\xbb\xbf<?xml version="1.0"?>\n', AS_FOUND, "is HTML or XML and no table"),
         ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
