@@ -412,7 +412,8 @@ def _labels_for(column: pd.Series, labels: Mapping, name: str):
         text = str(shown[-1])
         if (first := value_of_text.setdefault(text, value)) is not value:
             raise FormatError(
-                f"values {first!r} and {value!r} are both labelled {text!r}; relabel one",
+                f"values {first!r} and {value!r} are both labelled {text!r}; relabel one, "
+                "or leave the variable out",
                 column=name,
             )
     position = np.empty(len(values) + 1, dtype=np.int64)

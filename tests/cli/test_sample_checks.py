@@ -152,3 +152,8 @@ def test_variables_of_households_are_none_of_persons(
     assert ("same value of 'tenure', and synthetic ones may not" in caplog.text) == told
     assert ("rel = '1', as its head would" in caplog.text) == told
     assert ("by a row head,1 of --roles" in caplog.text) == told
+
+
+def test_names_with_blanks_between_them(tmp_path, frame, capsys):
+    assert run(tmp_path, frame, "--variables", "age", "sex") == 2
+    assert refused(capsys, "unrecognized arguments: sex; names in a list have commas between them")
