@@ -115,7 +115,8 @@ def check_labels(
     if ticked:
         _LOG.warning(
             "%s: columns with one value and empty cells: %s; as they are, every empty cell stands "
-            "for that value. If it is empty where the answer is no, write a value of its own there",
+            "for that value. If it is empty where the answer is no, write a value of its own there "
+            "(synthesize --keep-missing keeps it empty)",
             data.sample, listed(ticked),
         )  # fmt: skip
     return apart
