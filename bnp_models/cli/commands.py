@@ -239,7 +239,9 @@ class Impute(Command):
         Datasets, only=("format", "datasets"),
         datasets="number of data sets, each from a different draw of the parameters (default: 5)",
     )  # fmt: skip
-    data: Data = part(Data, without=("id", "weights"), variables=_USED)
+    data: Data = part(
+        Data, without=("id", "weights"), fixed={"takes_weights": False}, variables=_USED
+    )
     fit: Fit = _fit(
         "impute", ("concentration", "augmentation", "not_applicable", "cells"),
         components="number of latent classes (default: 50); with ndpmpm, of classes of households "
@@ -413,7 +415,9 @@ class Compare(Command):
     folds: int = option("F", integer_type(1, 2**31), default=1, help=
         "number of parts that are held out, one at a time; as many as --parts is a full "
         "cross-validation (default: 1)")  # fmt: skip
-    data: Data = part(Data, without=("keep_recoding", "id", "weights"))
+    data: Data = part(
+        Data, without=("keep_recoding", "id", "weights"), fixed={"takes_weights": False}
+    )
     fit: Fit = part(Fit, only=("groups",))
     chains: Chains = part(
         Chains, without=STOPPING,

@@ -1,6 +1,7 @@
 """Checks of the labels of a sample, which warn or refuse before any other work is done."""
 
 import logging
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
@@ -19,7 +20,7 @@ from bnp_models.data.reading import read_frame, read_levels
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among
-from bnp_models.data.spelling import ranges_of_dates, shown
+from bnp_models.data.spelling import are_dates, ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
 from bnp_models.zeros.settled import find_settled, in_words
 
@@ -86,6 +87,12 @@ def check_labels(
         automatic = name not in (*uses, *gone) and by_order and are_numbers(labels)
         if automatic:
             uses[name] = "the order of its levels (--ordered auto)"
+        if name in dict(data.recoding.bins) and are_dates(labels):
+            raise MicrodataError(
+                f"has dates such as {quoted(text_of(labels[0]))}: --bins takes them for numbers "
+                "and would draw others that are no dates; put years, months or ages in their place",
+                column=name,
+            )
         _check_notation(data, name, labels, counts, uses)
         codes = [label for label in codes_among(labels, numbers)
                  if text_of(label) not in known]  # fmt: skip
@@ -108,6 +115,20 @@ def check_labels(
         said = said | {name: said.get(name, set()) | codes for name, codes in apart.items()}
     for sentence in label_warnings(table, said, _settled_codes(table, said)):
         _LOG.warning("%s: %s", data.sample, sentence)
+    # A box that is ticked or empty.
+    ticked = [
+        f"{name!r} ({text_of(labels[0])!r})"
+        for j, (name, labels) in enumerate(zip(table.schema.variables, table.schema.levels,
+                                               strict=True))
+        if len(labels) == 1 and (table.tabulated.codes[:, j] < 0).any()
+    ]  # fmt: skip
+    if ticked:
+        _LOG.warning(
+            "%s: columns with one value and empty cells: %s; as they are, every empty cell stands "
+            "for that value. If it is empty where the answer is no, write a value of its own there "
+            "(synthesize --keep-missing keeps it empty)",
+            data.sample, listed(ticked),
+        )  # fmt: skip
     return apart
 
 
@@ -241,8 +262,8 @@ def _codes_among_numbers(
     return MicrodataError(
         f"{with_counts(codes, counts)} {looks} among numbers, and {uses[name]} would take {these} "
         f"for {as_what}; say what {are}: missing (--missing {option}), a "
-        f"level of its own (--level {name}={text}), or a number (--number {name}={text})"
-        + (f"; {listed(also)} too" if also else ""),
+        f"level of its own (--level {shlex.quote(f'{name}={text}')}), or a number (--number "
+        f"{shlex.quote(f'{name}={text}')})" + (f"; {listed(also)} too" if also else ""),
         column=name,
     )
 

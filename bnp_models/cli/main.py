@@ -17,6 +17,9 @@ from bnp_models.cli.options import ParseError, one_line, parse, read
 from bnp_models.cli.parser import make_parser
 from bnp_models.inference.interruption import Stopped
 
+# What a code for missing values, and no option, begins with.
+_CODE = r"-[^a-zA-Z-]"
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command.
@@ -112,14 +115,15 @@ def _unread() -> int:
 
 
 def _joined(argv: Iterable[str]) -> Iterator[str]:
-    """Words of a command; --missing and codes such as -9,NA, which look like options, in one."""
+    """Words of a command; --missing and codes such as -9,NA or -,?, which look like options, in
+    one."""
     held = False
     for word in argv:
-        if held and not re.match(r"-[0-9.]", word):
+        if held and not re.match(_CODE, word):
             yield "--missing"
         before, held = held, word == "--missing"
         if not held:
-            yield f"--missing={word}" if before and re.match(r"-[0-9.]", word) else word
+            yield f"--missing={word}" if before and re.match(_CODE, word) else word
     if held:
         yield "--missing"
 

@@ -6,6 +6,7 @@ whose fields may also be groups, made by `part`. This module does not know the c
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
@@ -207,6 +208,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what is wrong, in one line."""
+        if re.match(r"unrecognized arguments: [^-]", message):
+            message += (
+                "; names in a list have commas between them (--variables age,sex), and what has "
+                "blanks is put in quotation marks"
+            )
         raise ParseError(f"{self.prog}: error: {one_line(message)}")
 
     def offer(self, command: type[Command]) -> None:

@@ -119,7 +119,7 @@ class Text:
         "(default: 0)")  # fmt: skip
     sheet: str | None = option("NAME", help=
         "sheet of the workbook to read, given by its name or by its number, counted from 1 "
-        "(default: the first)")  # fmt: skip
+        "(default: the first that is not hidden)")  # fmt: skip
     decimal: str | None = option("C", help=
         "decimal mark, a comma or a point (default: detected in each column of which --bins, "
         "--top-code or --weights use the numbers)")  # fmt: skip
@@ -156,8 +156,9 @@ class Data:
     drop: Names = option("A,B,..", name_list, default=(), help=
         "columns to leave out; all others are used (default: none)")  # fmt: skip
     allow_identifying: bool = switch(
-        "accept key variables that identify records, or nearly do; without this option they are "
-        "refused unless --variables names them")  # fmt: skip
+        "accept key variables that identify records, or nearly do, and those that look like "
+        "weights or counts; without this option they are refused unless --variables names "
+        "them")  # fmt: skip
     recoding: Recoding = part(Recoding)
     keep_recoding: bool = switch(
         "also write recoding.csv, which lists the new level of each recoded level and can be given "
@@ -180,6 +181,8 @@ class Data:
 
     takes_id: bool = False
     """Whether the command has --id."""
+    takes_weights: bool = True
+    """Whether the command has --weights."""
 
     @property
     def zeros(self) -> str | None:
@@ -222,6 +225,10 @@ class HouseholdFit(HouseholdColumns):
         "does not have exactly one head is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
         "number of classes of members in each class of households (default: 15)")  # fmt: skip
+    member_classes: str | None = option(choices=("nested", "shared"), help=
+        "nested: each class of households has its own classes of members, as in the paper; shared: "
+        "all classes of households have the same classes of members, with different weights "
+        "(default: nested)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
         "variables that are modelled relative to the value of the head: by the difference, if the "
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "

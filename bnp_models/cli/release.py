@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -10,12 +11,15 @@ from bnp_models.cli import parts
 from bnp_models.cli.commands import Protect, Risk
 from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
+from bnp_models.data.display import counted
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 from bnp_models.inference import processes
 from bnp_models.report.pages import Filing
 from bnp_models.risk.verdict import Limits
+
+_LOG = logging.getLogger(__name__)
 
 # Columns of records.csv and keys of changes.json besides the key variables.
 _TAKEN = ("row", "r1", "r2")
@@ -67,7 +71,15 @@ def read_ids(data: Data, all_records: bool = False) -> pd.Series | None:
             file=data.sample, column=column,
         )  # fmt: skip
     frame, _ = read_frame(data.sample, (column,), reading_of(data))
-    return frame[column]
+    ids = frame[column]
+    counts = ids[ids != ""].value_counts()
+    if number := int((counts > 1).sum()):
+        _LOG.warning(
+            "%s: %s of --id %s, such as %r, have several records; if each is one person, the "
+            "person is in the file more than once",
+            data.sample, counted(number, "value"), column, counts.index[0],
+        )  # fmt: skip
+    return ids
 
 
 def with_strictness(limits: parts.Limits, code: int, document: Path) -> int:

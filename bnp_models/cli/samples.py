@@ -17,8 +17,11 @@ from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
+from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
+from bnp_models.data.display import first_parts
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
+from bnp_models.data.household_columns import household_columns
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.label_numbers import OwnLevel
@@ -30,6 +33,7 @@ from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
+from bnp_models.data.spelling import are_dates
 from bnp_models.data.weight_classes import records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
@@ -46,9 +50,13 @@ from bnp_models.zeros.settled import (
     ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
-from bnp_models.zeros.suggestions import settled_conditions
+from bnp_models.zeros.suggestions import settled_conditions, settling_variables
 
 _LOG = logging.getLogger(__name__)
+
+# Records that would speak against it by chance, from which on a variable is said to settle another;
+# and variables up to which all pairs are looked at.
+NO_CHANCE, _MOST_SETTLED = 20.0, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +193,7 @@ def read_sample(
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
+    _tell_of_settled(data, table, tied)
     of_levels = None
     if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
         with located(data):
@@ -204,6 +213,23 @@ def read_sample(
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
+
+
+def _tell_of_settled(data: Data, table: Records, tied: bool) -> None:
+    """Say which variables settle others, unless structural zeros are given."""
+    if data.conditions is not None or len(table.schema.variables) > _MOST_SETTLED:
+        return
+    pairs = [p for p in settling_variables(table, NO_CHANCE) if p not in data.settles]
+    if not pairs:
+        return
+    said = first_parts([f"{by!r} settles {of!r}" for by, of in pairs], "pair")
+    by, of = pairs[0]
+    zeros = f"--settles {shlex.quote(f'{by}={of}')} says so, and " if tied else ""
+    drop = "to leave it out" if data.variables else f"--drop {as_option([*data.drop, of])}"
+    _LOG.warning(
+        "%s: %s in all records, which the model does not know; %s%s loses nothing that the other "
+        "column does not say", data.sample, said, zeros, drop,
+    )  # fmt: skip
 
 
 def conditions_of(
@@ -318,8 +344,48 @@ def read_household_sample(
         except MicrodataError as error:
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given.head, error)
+    _check_household_columns(data, table, head, given.head)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
+
+
+def _check_household_columns(
+    data: Data, table: Households, head: tuple[str, Label] | None, asked: str | None
+) -> None:
+    """Say, or refuse, that variables of persons are about their households.
+
+    Raises
+    ------
+    MicrodataError
+        If one is the number of persons, or numbers them.
+    """
+    found = household_columns(table)
+    for name in found.sizes:
+        raise MicrodataError(
+            "is the number of persons of each household, and would be drawn for each person; say "
+            f"so with --household-variables, or leave it out (--drop {as_option([name])})",
+            file=data.sample, column=name,
+        )  # fmt: skip
+    for name in found.numbers:
+        raise MicrodataError(
+            "numbers the persons of each household, and would be drawn like their other values; "
+            f"leave it out (--drop {as_option([*data.drop, name])})",
+            file=data.sample, column=name,
+        )  # fmt: skip
+    if found.same:
+        _LOG.warning(
+            "%s: all persons of a household have the same value of %s, and synthetic ones may "
+            "not: if it is a variable of households, name it in --household-variables",
+            data.sample, listed(map(repr, found.same)),
+        )  # fmt: skip
+    if head is None and asked == "auto" and found.heads:
+        name, label = found.heads[0]
+        _LOG.warning(
+            "%s: one person of each household has %s = %r, as its head would, but no label is "
+            "known as that of a head, so that heads are modelled like other persons; if it is the "
+            "head, say so by a row %s of --roles",
+            data.sample, name, text_of(label), as_option(["head", text_of(label)]),
+        )  # fmt: skip
 
 
 def _kept_rules(
@@ -462,6 +528,7 @@ def recoded(
                 f"--level: {both[0]!r} is also recoded by {path}; give the value a row in this "
                 "file instead"
             )
+        _refuse_design(data, table, {*bins, *top, *by}, of_households)
         changed = in_bins(table, own)
         apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
         own |= own_levels(table, {name: codes | said.get(name, set())
@@ -491,6 +558,45 @@ def recoded(
     return changed, Changes(table, recoding, tuple(commas))
 
 
+def _refuse_design(
+    data: Data, table: Records, recoded: Collection[str], of_households: bool
+) -> None:
+    """Refuse weights and numbers of persons as key variables, unless they were asked for."""
+    if data.allow_identifying:
+        return
+    asked = {*(data.variables or ()), *recoded}
+    if (name := count_variable(table)) is not None and name not in asked:
+        raise MicrodataError(
+            "the rows look like a table of counts: no two have the same values of the other "
+            "columns, and this one says how many persons have them; write each row as many times "
+            "as it counts. If the column is a key variable, name it in --variables, or say "
+            "--allow-identifying",
+            column=name,
+        )
+    if found := [name for name in weight_variables(table) if name not in asked]:
+        first, *others = found
+        by_weights = data.takes_weights and data.weights is None and not of_households
+        refused = "is refused too" if len(others) == 1 else "are refused too"
+        also = f"; {listed(map(repr, others))} {refused}" if others else ""
+        how = f"say --weights {shlex.quote(first)}, or " if by_weights else ""
+        raise MicrodataError(
+            f"has numbers and the name of design weights{also}: they are no key "
+            f"variable; {how}leave {'them' if others else 'it'} out (--drop "
+            f"{as_option([*data.drop, *found])}). What is a key variable, name in --variables, or "
+            "say --allow-identifying",
+            column=first,
+        )
+    counts = [n for n in columns_of_file(data.sample, reading_of(data)) if is_count_name(n)]
+    counts = [name for name in counts if name not in asked]
+    kept = [j for j, name in enumerate(table.schema.variables) if name not in counts]
+    if counts and len(np.unique(table.tabulated.codes[:, kept], axis=0)) == table.n:
+        _LOG.warning(
+            "%s: no two rows have the same values, and column %r is called like a number of "
+            "persons; if each row stands for several, write it as many times",
+            data.sample, counts[0],
+        )  # fmt: skip
+
+
 def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
     """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
     if data.allow_identifying:
@@ -505,6 +611,7 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     if not found:
         return
     first, *others = found
+    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
     # With --variables nothing more is refused: what is left out by name has to be known at once.
     also = ""
     if others:
@@ -517,16 +624,18 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     raise MicrodataError(
         f"{first.why}{also}: an identifier cannot be a key variable, and exact values reveal who a "
         f"person is. Choose --variables without {'them' if others else 'it'} (or --drop "
-        f"{dropped}), {_coarser(found)}or say --allow-identifying{carried}",
+        f"{dropped}), {_coarser(found, levels)}or say --allow-identifying{carried}",
         column=first.variable,
     )
 
 
-def _coarser(found: Sequence[Identifying]) -> str:
+def _coarser(found: Sequence[Identifying], levels: Mapping[str, Sequence[Label]]) -> str:
     """Advice, in words, on options that make some of these columns coarser."""
     values = [one for one in found if one.group is None]
+    dates = [one for one in found if are_dates(levels[one.variable])]
+    values = [one for one in values if one not in dates]
     numbers = [one for one in values if one.numbers]
-    said = ""
+    said = "put years, months or ages in the place of dates, " if dates else ""
     if numbers:
         coarsest = min(numbers, key=lambda one: one.alone)
         said += f"put numbers into bins (--bins {shlex.quote(f'{coarsest.variable}=20')}), "

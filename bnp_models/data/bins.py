@@ -90,6 +90,16 @@ class Bins(Merged):
         pairs = sorted((x, i) for i, x in enumerate(numbers) if x is not None)
         x, order = [x for x, _ in pairs], [i for _, i in pairs]
         if len(order) < 2:
+            single = [
+                value for value, one in zip(values, read_numbers(values), strict=True)
+                if one is not None and one.low == one.high and plain_number(value) is None
+            ]  # fmt: skip
+            if len(single) > 1:
+                raise MicrodataError(
+                    f"has numbers with a unit or a sign, such as {quoted(text_of(single[0]))}, and "
+                    "bins need numbers alone; remove what stands beside them",
+                    column=variable,
+                )
             raise MicrodataError(
                 "has fewer than two numbers, so that there is nothing to put into bins",
                 column=variable,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.label_numbers import sorted_labels
+from bnp_models.data.label_numbers import are_ordered, sorted_labels
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -31,6 +31,9 @@ class ColumnCoder:
         Declared levels, in order.
     categorical : bool
         Whether the labels are given in their order, including those that do not occur.
+    ordered : bool
+        Whether this order has a meaning. Where it has none, labels that are numbers are sorted:
+        programs make categories of them in the order of texts or of the records.
 
     Raises
     ------
@@ -39,9 +42,13 @@ class ColumnCoder:
     """
 
     def __init__(
-        self, variable: str, declared: Sequence[Label] | None = None, categorical: bool = False
+        self,
+        variable: str,
+        declared: Sequence[Label] | None = None,
+        categorical: bool = False,
+        ordered: bool = False,
     ):
-        self._variable, self.categorical = variable, categorical
+        self._variable, self.categorical, self._ordered = variable, categorical, ordered
         self._declared = None if declared is None else [plain_label(label) for label in declared]
         if any(label == "" or pd.isna(label) for label in self._declared or ()):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
@@ -62,7 +69,7 @@ class ColumnCoder:
         raw : (n,) integer array
             Index into `values` of each record's label, -1 where it is missing.
         values : labels
-            Labels of this part. An empty text, None and NaN are missing values.
+            Labels of this part. An empty text, a text of blanks, None and NaN are missing values.
         first_row : int
             0-based row of the first record of this part.
 
@@ -78,7 +85,7 @@ class ColumnCoder:
         """
         codes = []
         for k, label in enumerate(map(plain_label, values)):
-            if label == "" or pd.isna(label):
+            if pd.isna(label) or (isinstance(label, str) and not label.strip()):
                 codes.append(-1)
                 continue
             text = text_of(label)
@@ -98,10 +105,10 @@ class ColumnCoder:
         """Return the levels in order, and the new code of each code of `add`, last that of -1."""
         if self._declared is not None:
             labels = in_type_of(self._labels, self._declared)
-        elif self.categorical:
-            labels = self._labels
         else:
             labels = sorted_labels(self._labels)
+            if self.categorical and (self._ordered or not are_ordered(labels)):
+                labels = self._labels
         position = {text_of(label): code for code, label in enumerate(labels)}
         recode = [position[text] for text in self._codes]
         return tuple(labels), np.array([*recode, -1], dtype=np.int32)

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import logging
+import shlex
 import warnings
 from collections.abc import Iterator
 from os import PathLike
@@ -17,6 +18,9 @@ from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading
 
 _SUFFIXES = (".xlsx", ".xlsm")
+
+# Rows of a sheet up to which it is no table of records.
+_FEW_ROWS = 2
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +71,8 @@ def _laid_out(source: Source, reading: Reading) -> tuple[pd.DataFrame, Layout]:
         # All rows are looked at: what belongs to no column must be empty in all of them.
         texts = filled.astype(object).where(filled.notna(), "").map(str).to_numpy()
         rows = [Row(reading.skip + 1 + k, cells) for k, cells in enumerate(texts)]
+        if reading.sheet is None and len(filled.dropna(how="all")) <= _FEW_ROWS:
+            _refuse_first(source)
         layout = find_layout([row for k, row in enumerate(rows) if any(row.cells) or not k], source)
         for remark in layout.remarks:
             _LOG.warning("%s: %s", source, remark)
@@ -75,15 +81,30 @@ def _laid_out(source: Source, reading: Reading) -> tuple[pd.DataFrame, Layout]:
     return source.once(("sheet", reading.skip, reading.sheet), read)
 
 
+def _refuse_first(source: Source) -> None:
+    """Refuse the first sheet, which has hardly a row, if there are others."""
+    with _errors(source), pd.ExcelFile(source.rewound(), engine="openpyxl") as book:
+        names = list(map(str, book.sheet_names))
+    if len(names) > 1:
+        raise MicrodataError(
+            f"the first sheet, {quoted(names[0])}, has no table of records; say which one has, "
+            f"such as --sheet {shlex.quote(names[1])}",
+            file=source,
+        )
+
+
 def _sheet(source: Source, asked: str | None) -> pd.DataFrame:
     """Cells of the sheet of this name or number, or of the first."""
     with _errors(source), pd.ExcelFile(source.rewound(), engine="openpyxl") as book:
         names = list(map(str, book.sheet_names))
+        shown = [name for name in names if book.book[name].sheet_state == "visible"] or names
         if asked is None and len(names) > 1:
+            hidden = " that is not hidden" if shown[0] != names[0] else ""
             _LOG.warning(
-                "%s: read the first of %d sheets, %r (--sheet)", source, len(names), names[0]
-            )
-        chosen = names[0] if asked is None else asked
+                "%s: read the first of %d sheets%s, %r (--sheet)", source, len(names), hidden,
+                shown[0],
+            )  # fmt: skip
+        chosen = shown[0] if asked is None else asked
         if chosen not in names and chosen.isdecimal() and 1 <= int(chosen) <= len(names):
             chosen = names[int(chosen) - 1]
         if chosen not in names:

@@ -98,9 +98,9 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
     dataset = parquet_dataset(source)
     coders = [
         ColumnCoder(
-            name, declared.get(name), types.is_dictionary(dataset.schema.field(name).type)
+            name, declared.get(name), types.is_dictionary(kind), getattr(kind, "ordered", False)
         )
-        for name in variables
+        for name, kind in ((name, dataset.schema.field(name).type) for name in variables)
     ]  # fmt: skip
     tabulator = Tabulator()
     with parquet_errors(source):
@@ -140,6 +140,8 @@ def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, l
         raise not_plain(name) from None
     raw = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     values = column.dictionary.to_pylist()
+    if types.is_float32(column.dictionary.type):
+        values = [None if value is None else np.float32(value) for value in values]
     return raw, ["" if stands_for_missing(value, name, reading) else value for value in values]
 
 

@@ -1,10 +1,11 @@
 """The numbers that labels stand for: "7", "15-24", "under 5", "65 and over", "$15,000-$24,999"."""
 
 import functools
+import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -234,6 +235,36 @@ def read_range(text: str) -> Interval | None:
     """Return the interval that one text says, whatever other labels there are; None: none."""
     one = _read(text)
     return None if one is None else _closed(one, whole=False)
+
+
+def range_said(text: str) -> Hashable | None:
+    """Return what texts of one range have in common, its unit too; None where it is no range.
+
+    Examples
+    --------
+    >>> from bnp_models.data.label_numbers import range_said
+    >>> range_said("65+") == range_said("65 and over"), range_said("1-2 days") == range_said("1-2")
+    (True, False)
+    """
+    one = _read(text)
+    return None if one is None or one.low == one.high else one
+
+
+def overlapping(labels: Sequence[Label]) -> tuple[Label, Label] | None:
+    """Return two labels that are numbers or ranges and have numbers in common; None if none have.
+
+    Examples
+    --------
+    >>> from bnp_models.data.label_numbers import overlapping
+    >>> overlapping(["0-14", "0-17", "18+"]), overlapping(["0-5", "5-10", "10+"])
+    (('0-14', '0-17'), None)
+    """
+    read = zip(read_numbers(labels), labels, strict=True)
+    order = sorted((one, k, label) for k, (one, label) in enumerate(read) if one is not None)
+    for (one, _, label), (other, _, next_label) in itertools.pairwise(order):
+        if other.low <= one.high:
+            return label, next_label
+    return None
 
 
 def require_numbers(labels: Sequence[Label], need: str) -> list[Interval | None]:

@@ -1,11 +1,12 @@
 """Warnings about labels: codes for missing values, and one label in two spellings."""
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
-from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.label_numbers import OwnLevel, overlapping, plain_number
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, text_of
@@ -14,8 +15,12 @@ from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
 
 # Words and signs of statistical programs, and codes such as -9 and -99.
 _MISSING = re.compile(
-    r"\s*(n/?a|#n/a|nan|null|missing|\.[a-z]?|\.\.|\?|-|-[89]|-[89]{2,4})\s*", re.I
-)
+    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|\*+|-{1,3}|"
+    r"#(n/a|null!|div/0!|value!|ref!|name\?|num!)|-[89]|-[89]{2,4})\s*", re.I,
+)  # fmt: skip
+
+# Numbers of a variable that tell whether one of them is a code.
+_MANY = 12
 
 # Labels of columns that a message writes out.
 _PAIRS = 6
@@ -40,10 +45,12 @@ def missing_codes(
     found, said = {}, said or {}
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         among = codes_among(labels, level_counts(table, name))
+        # If there are many numbers, only they tell whether a number is a code.
+        many = sum(map(_is_number, labels)) >= _MANY
         codes = [
             text_of(label)
             for label in labels
-            if (label in among or _looks_missing(label))
+            if (label in among or (_looks_missing(label) and not (many and _is_number(label))))
             and text_of(label) not in said.get(name, ())
         ]
         if codes:
@@ -68,8 +75,8 @@ def label_warnings(
     said: Mapping[str, Collection[str]] | None = None,
     settled: Mapping[tuple[str, str], str] | None = None,
 ) -> list[str]:
-    """Return sentences on labels that look like missing values or dates, or are one value spelt
-    twice: one of each kind, of all variables.
+    """Return sentences on labels that look like missing values or dates, are one value spelt twice,
+    or overlap: one of each kind, of all variables.
 
     Parameters
     ----------
@@ -80,7 +87,7 @@ def label_warnings(
         settles, the words that say where.
     """
     codes_of, settled = missing_codes(table, said), settled or {}
-    missing, spelt, were = [], [], []
+    missing, spelt, overlap, were = [], [], [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
@@ -88,6 +95,10 @@ def label_warnings(
             missing.append(f"{quoted(name)} has {with_counts(codes_of[name], counts)}")
         spelt += [f"{with_counts(same, counts)} of {quoted(name)}"
                   for same in several_spellings(labels)]  # fmt: skip
+        codes = codes_of.get(name, ())
+        seen = [x for x in labels if counts[text_of(x)] and text_of(x) not in codes]
+        if not several_spellings(labels) and (pair := overlapping(seen)) is not None:
+            overlap.append(f"{with_counts(pair, counts)} of {quoted(name)}")
         if dates := ranges_of_dates(labels):
             made = listed(f"{shown(label)} was {to}" for label, to in dates.items())
             were.append(f"{quoted(name)} has dates among ranges: {made}")
@@ -98,7 +109,7 @@ def label_warnings(
         unclear = [pair for pair in pairs if pair not in settled]
         advice = [_ADVICE.format(option=_of_columns(unclear))] if unclear else []
         if settled:
-            level = "=".join(next(iter(settled)))
+            level = shlex.quote("=".join(next(iter(settled))))
             advice.append(
                 f"{first_parts(list(settled.values()), 'variable')}, which says that there is no "
                 f"value: a level of its own, as it is (--level {level}), or, tied to the other "
@@ -111,6 +122,11 @@ def label_warnings(
         sentences.append(
             "one label or two? these levels may be one value in several spellings: "
             f"{first_parts(spelt, 'value')}; --normalise merges them"
+        )
+    if overlap:
+        sentences.append(
+            f"two groupings? these ranges overlap: {first_parts(overlap, 'pair')}; code all "
+            "records alike"
         )
     if were:
         sentences.append(
@@ -125,6 +141,11 @@ def with_counts(labels: Sequence[Label], counts: Mapping[str, int]) -> str:
     return listed(
         f"{shown(label)} ({counted(counts[text_of(label)], 'record')})" for label in labels
     )
+
+
+def _is_number(label: Label) -> bool:
+    """Whether a label is a number."""
+    return plain_number(label) is not None
 
 
 def _looks_missing(label: Label) -> bool:

@@ -71,7 +71,11 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
         )
     usual = Counter(len(row.cells) for row in body).most_common(1)
     width = usual[0][0] if usual else len(header)
+    if not any(cell for row in body for cell in row.cells[len(header) :]):
+        # Rows may end with a separator, and the header without.
+        header += [""] * (width - len(header))
     filled = sorted({j for row in body for j, cell in enumerate(row.cells) if cell})
+    _refuse_record(rows[0].line, header, body, source)
     shifted = width == len(header) + 1 and all(header) and differ(body, 0)
     if shifted:
         remarks = (_left_out([_ROW_NAMES]), *_renamed(rows[0].cells))
@@ -94,9 +98,32 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
 _ROW_NAMES = "the first, which has no name and a different value in every row"
 
 
+def _refuse_record(line: int, header: Sequence[str], body: Sequence[Row], source: Source) -> None:
+    """Refuse a first row that is a record: most of its cells are values of their columns too."""
+    named = [j for j, name in enumerate(header) if name]
+    names = [header[j] for j in named]
+    # A header that occurs again among the records is found where these are read, and names that
+    # number the columns may be codes too.
+    others = [row.cells for row in body if list(map(_one_line, row.cells)) != header]
+    if any(names == [str(k + first) for k in range(len(names))] for first in (0, 1)):
+        return
+    values = {j: {_one_line(cells[j]) for cells in others if len(cells) > j} for j in named}
+    # Where a box is ticked, some programs write the name of its column.
+    found = [j for j in named if header[j] in values[j] and len(values[j] - {""}) > 1]
+    if len(found) > 1 and 2 * len(found) >= len(named):
+        j = found[0]
+        raise MicrodataError(
+            f"the first line looks like a record and no header: {quoted(header[j])} and "
+            f"{len(found) - 1} more of its {len(named)} cells are values of the rows below it too; "
+            "write a line with the names of the columns above it",
+            file=source,
+            line=line,
+        )
+
+
 def _one_line(name: str) -> str:
     """A name without the line breaks and blanks around them that a cell of a header may have."""
-    return " ".join(part.strip() for part in name.splitlines()).strip()
+    return " ".join(part.strip() for part in name.splitlines()).strip(" \t\ufeff")
 
 
 def _left_out(columns: Sequence[str]) -> str:

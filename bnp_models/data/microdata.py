@@ -239,7 +239,7 @@ def _encode_column(
 ) -> tuple[np.ndarray, tuple[Label, ...]]:
     """Code one column of n labels; return the (n,) int32 codes and the labels."""
     categorical = isinstance(column.dtype, pd.CategoricalDtype)
-    coder = ColumnCoder(variable, declared, categorical)
+    coder = ColumnCoder(variable, declared, categorical, categorical and column.cat.ordered)
     if categorical:
         raw, values = column.cat.codes.to_numpy(), column.cat.categories
     else:
@@ -247,6 +247,8 @@ def _encode_column(
             raw, values = pd.factorize(column)
         except TypeError:
             raise not_plain(variable) from None
+        # NumPy scalars know their precision, which plain labels need.
+        values = np.asarray(values) if column.dtype in (np.float16, np.float32) else values
     codes = coder.add(raw, values)
     labels, recode = coder.finish()
     return recode[codes], labels

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from bnp_models.data import excel
+from bnp_models.data.display import counted
 from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.respelling import respelled
@@ -36,6 +37,7 @@ from bnp_models.data.stata_spss import (
     read_labelled,
     read_labelling,
 )
+from bnp_models.data.strange_rows import check_rows
 from bnp_models.data.text_files import (
     AS_FOUND,
     SEPARATORS,
@@ -46,9 +48,6 @@ from bnp_models.data.text_files import (
 )
 
 _LOG = logging.getLogger(__name__)
-
-# Columns from which on a record with one value is told from one that lacks another.
-_COLUMNS_OF_TABLE = 3
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -274,25 +273,11 @@ def read_frame(
         except MicrodataError as error:
             raise error.in_file(source) from None
         frame, lines = _read_columns(source, names, chosen, reading)
-        if lines:
-            _tell_of_note(source, frame, lines[-1])
+        check_rows(source, frame, lines)
     if reading.missing or reading.missing_of:
         for name in chosen:
             frame[name] = _without_missing(frame[name], name, reading)
     return frame, lines
-
-
-def _tell_of_note(source: Source, frame: pd.DataFrame, line: int) -> None:
-    """Say that the last record looks like a note below the table: one text that is nowhere else."""
-    last = frame.iloc[-1]
-    filled = last[(last.notna() & (last != "")).to_numpy(bool)]
-    if len(last) < _COLUMNS_OF_TABLE or len(filled) != 1 or not isinstance(filled.iloc[0], str):
-        return
-    if (frame[filled.index[0]] == filled.iloc[0]).sum() == 1:
-        source.once(("note", line), lambda: _LOG.warning(
-            "%s: line %d, the last, has %r and nothing else, and is read as a record; if it is a "
-            "note on the table, remove it", source, line, filled.iloc[0],
-        ))  # fmt: skip
 
 
 def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame, list[int] | None]:
@@ -329,6 +314,8 @@ def _read_text(
     # One object for each distinct value of a column: a tenth of the memory on large files.
     pools: list[dict[str, str]] = [{} for _ in chosen]
     lines: list[int] = []
+    # Number of records up to the last one that has a value.
+    used = 0
     for line, cells in itertools.islice(text_rows(source, reading), 1, None):
         if not cells and max(layout.widths) > 1:
             continue
@@ -343,17 +330,25 @@ def _read_text(
             )
         if len(cells) not in layout.widths:
             sep, _ = written_as(source, reading)
+            note = ", or remove the line, if it is a note on the table" * (len(cells) == 1)
             raise MicrodataError(
-                f"{len(cells)} cells but the header has {len(names)}; add or remove cells, or "
-                f"quote the values that hold {SEPARATORS.get(sep, quoted(sep))}",
+                f"{counted(len(cells), 'cell')} but the header has {len(names)}; add or remove "
+                f"cells, or quote the values that hold {SEPARATORS.get(sep, quoted(sep))}{note}",
                 file=source,
                 row=len(lines),
                 line=line,
             )
         lines.append(line)
+        if any(cells) or len(cells) == 1:
+            used = len(lines)
         for column, pool, position in zip(values, pools, positions, strict=True):
             column.append(pool.setdefault(cells[position], cells[position]))
-    return pd.DataFrame(dict(zip(chosen, values, strict=True)), dtype=object), lines
+    if used < len(lines):
+        source.once(("empty", used), lambda: _LOG.warning(
+            "%s: %d empty rows at the end are left out", source, len(lines) - used
+        ))  # fmt: skip
+    frame = pd.DataFrame(dict(zip(chosen, values, strict=True)), dtype=object)
+    return frame.iloc[:used], lines[:used]
 
 
 def columns_of_file(

@@ -48,9 +48,13 @@ def respelled(
         If the notation of a column that is needed as numbers cannot be told, or values have
         another one; it has their numbers.
     """
-    columns, levels = {}, dict(declared)
+    columns, levels, trimmed = {}, dict(declared), []
     for name, column in frame.items():
         name = str(name)
+        if (bare := _trimmed(column, levels.get(name, ()))) is not None:
+            column = columns[name] = bare
+            levels |= {name: [_bare(label) for label in levels[name]]} if name in levels else {}
+            trimmed.append(name)
         if _takes_notation(name, reading):
             new = plain_numbers(column, name, source, reading)
             if (notation := notation_in(source, name)) is not None and name in levels:
@@ -61,6 +65,11 @@ def respelled(
             new = _in_one_spelling(new, name, levels.get(name, ()), source)
         if new is not column:
             columns[name] = new
+    if trimmed:
+        source.once(("trimmed", *trimmed), lambda: _LOG.warning(
+            "%s: values that are read without blanks at the ends: those of %s", source,
+            _listed(list(map(quoted, trimmed))),
+        ))  # fmt: skip
     return frame.assign(**columns) if columns else frame, levels
 
 
@@ -147,6 +156,26 @@ def require_readable(labels: Sequence[Label], counts: Iterable[int], name: str, 
             f"{name}=VALUE)",
             column=name,
         )
+
+
+def _trimmed(column: pd.Series, declared: Sequence[Label]) -> pd.Series | None:
+    """A column of text without blanks at the ends of its values; None where these are alike, or
+    would become the same."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return None
+    texts = {label for label in _counts(column) if isinstance(label, str) and label.strip()}
+    new: dict[Label, str] = {text: text.strip() for text in texts if text != text.strip()}
+    if not new or len({text.strip() for text in texts}) < len(texts):
+        return None
+    known = {text_of(label) for label in declared}
+    if len({text.strip() for text in known}) < len(known):
+        return None
+    return _mapped(column, new)
+
+
+def _bare(label: Label) -> Label:
+    """A label without blanks at its ends."""
+    return label.strip() if isinstance(label, str) else label
 
 
 def _takes_notation(name: str, reading: Reading) -> bool:

@@ -1,5 +1,6 @@
 """Names and levels of categorical variables, and the error for input that cannot be used."""
 
+import decimal
 import hashlib
 import math
 import re
@@ -179,9 +180,16 @@ def _no_level(variables: Sequence[str]) -> MicrodataError:
 
 
 def plain_label(value: Label) -> Label:
-    """Return a plain Python label: NumPy scalars unwrapped, integral floats as integers."""
-    if isinstance(value, np.generic):
+    """Return a plain Python label: NumPy scalars unwrapped, integral floats as integers.
+
+    A number of single precision has the digits that it is written with, 0.1 and not 0.10000000149.
+    """
+    if isinstance(value, np.float16 | np.float32) and np.isfinite(value):
+        value = float(str(value))
+    elif isinstance(value, np.generic):
         value = value.item()
+    elif isinstance(value, decimal.Decimal) and value.is_finite():
+        value = float(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

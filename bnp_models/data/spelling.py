@@ -1,11 +1,12 @@
 """One value in several spellings, and ranges that a spreadsheet turned into dates."""
 
+import contextlib
 import datetime
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping
 
-from bnp_models.data.label_numbers import Interval, plain_number, read_numbers
+from bnp_models.data.label_numbers import Interval, plain_number, range_said, read_numbers
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import Label, text_of
 
@@ -31,9 +32,25 @@ _DATES = [
     )
 ]
 
+_DAY, _MONTH_OF_YEAR, _YEAR = "(0?[1-9]|[12][0-9]|3[01])", "(0?[1-9]|1[0-2])", "(1[89]|20)[0-9]{2}"
+_DATE = re.compile(
+    rf"{_YEAR}([-./]{_MONTH_OF_YEAR}[-./]{_DAY}([ T][0-9:.]+Z?)?|[-/]?(0[1-9]|1[0-2])"
+    rf"|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]))|{_DAY}[-./]{_MONTH_OF_YEAR}[-./]{_YEAR}"
+    rf"|{_MONTH_OF_YEAR}/{_DAY}/{_YEAR}"
+)
+
+# Share of labels that are dates, from which on the others may be slips.
+_MOSTLY = 0.95
+
 
 def clean(text: str) -> str:
-    """Return a text without what nobody sees: composed, without signs of no width, few spaces."""
+    """Return a text without what nobody sees: composed, without signs of no width, few spaces.
+
+    UTF-8 that was read in the encoding of Western Windows is what it was.
+    """
+    if not text.isascii():
+        with contextlib.suppress(UnicodeError):
+            text = text.encode("cp1252").decode("utf-8")
     text = unicodedata.normalize("NFC", text)
     text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
     return " ".join(text.split())
@@ -50,9 +67,9 @@ def spelling_key(label: Label) -> Hashable:
     Returns
     -------
     key
-        The number, if the label is or spells one: that of "01", "1" and "1.0". Else the text in one
-        of the normal forms of Unicode, without signs of no width, with plain spaces, dashes and
-        quotation marks, in lower case.
+        The number, if the label is or spells one: that of "01", "1" and "1.0". The range, of "65+"
+        and "65 and over". Else the text in one of the normal forms of Unicode, without signs of no
+        width, with plain spaces, dashes and quotation marks, in lower case.
 
     Examples
     --------
@@ -67,7 +84,8 @@ def spelling_key(label: Label) -> Hashable:
     number = plain_number(text)
     if number is not None:
         return number
-    return _DASHES.sub("-", text).translate(_QUOTES).casefold()
+    text = _DASHES.sub("-", text).translate(_QUOTES).casefold()
+    return range_said(text) or text
 
 
 def several_spellings(labels: Iterable[Label]) -> list[list[Label]]:
@@ -127,6 +145,23 @@ def shown(label: Label) -> str:
         return label.isoformat()[:10]
     text = text_of(label)
     return quoted(label) if unicodedata.normalize("NFC", text) == text else ascii(text)
+
+
+def are_dates(labels: Iterable[Label]) -> bool:
+    """Whether nearly all labels are days or months, also as numbers such as 19830512 and 198305.
+
+    Examples
+    --------
+    >>> from bnp_models.data.spelling import are_dates
+    >>> are_dates(["1983-05-12", "2001-11-30"]), are_dates([19830512, 20011130]), are_dates([1983])
+    (True, True, False)
+    """
+    labels = list(labels)
+    dates = sum(
+        isinstance(label, datetime.date) or _DATE.fullmatch(text_of(label).strip()) is not None
+        for label in labels
+    )
+    return len(labels) > 1 and dates >= _MOSTLY * len(labels)
 
 
 def ranges_of_dates(labels: Iterable[Label]) -> dict[Label, str]:

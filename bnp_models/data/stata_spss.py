@@ -229,6 +229,8 @@ def read_labelled(source: Source, columns: Sequence[str]) -> pd.DataFrame:
     names = _names(metadata, source, columns)
     labelling, own = _labelling(metadata, names), {name: own for own, name in names.items()}
     frame, _ = _read(source, usecols=[own[name] for name in columns])
+    single = [name for name, kind in metadata.readstat_variable_types.items() if kind == "float"]
+    frame = frame.astype({name: np.float32 for name in single if name in frame})
     return pd.DataFrame({
         name: _labels_for(frame[own[name]], labelling.substantive(name), name) for name in columns
     })  # fmt: skip
@@ -410,7 +412,8 @@ def _labels_for(column: pd.Series, labels: Mapping, name: str):
         text = str(shown[-1])
         if (first := value_of_text.setdefault(text, value)) is not value:
             raise FormatError(
-                f"values {first!r} and {value!r} are both labelled {text!r}; relabel one",
+                f"values {first!r} and {value!r} are both labelled {text!r}; relabel one, "
+                "or leave the variable out",
                 column=name,
             )
     position = np.empty(len(values) + 1, dtype=np.int64)

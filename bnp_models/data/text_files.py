@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 from bnp_models.data.layout import ROWS, Layout, Row, differ, find_layout
 from bnp_models.data.messages import listed, quoted
@@ -27,6 +27,12 @@ SEPARATORS = _USUAL | _RARE
 
 # Bytes that are looked at for the kind of a file.
 _HEAD = 2**16
+
+# What documents that are no tables begin with: an object, or a list of them, and a page.
+_MARKUP = {
+    "JSON": re.compile(r'\s*\[?\s*\{\s*["}]'),
+    "HTML or XML": re.compile(r"\s*<(!doctype|\?xml|html|head|body|table|[a-z][^<>]*>\s*<)", re.I),
+}
 
 # A first line that says to Excel what is between cells.
 _DECLARED = re.compile(r'"?sep=(\\t|.)"?[\s,;]*', re.I)
@@ -138,8 +144,9 @@ def text_rows(source: Source, how: Reading) -> Iterator[tuple[int, list[str]]]:
         _check_separator(source, sep, encoding, above)
     line = above + 1
     try:
+        how_quoted = _quoting(source, sep, encoding, above)
         with _text(source, encoding, above) as file:
-            reader = csv.reader(file, strict=True, delimiter=sep)
+            reader = csv.reader(file, strict=True, delimiter=sep, **how_quoted)
             for cells in reader:
                 yield line, cells
                 line = above + reader.line_num + 1
@@ -194,6 +201,7 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
         encoding = _encoding_of(source)
         if encoding != "utf-8-sig":
             found.append(f"as {encoding} text")
+    _refuse_markup(source, encoding)
     if sep is None:
         sep = _declared(source, encoding)
         if sep is None:
@@ -203,8 +211,37 @@ def _found(source: Source, how: Reading) -> tuple[str, str]:
             found.append(f"with {SEPARATORS.get(sep, quoted(sep))} between cells")
     if found:
         other = "; --sep names another character" if sep in _RARE and how.sep is None else ""
+        if encoding == "cp1252" and how.encoding is None:
+            # Every Western text is one of another encoding, too.
+            other += "; --encoding names another encoding"
         _LOG.warning("%s: read %s%s", source, listed(found), other)
     return sep, encoding
+
+
+def _refuse_markup(source: Source, encoding: str) -> None:
+    """Refuse JSON, HTML and XML, whose lines could be taken for rows."""
+    try:
+        with _text(source, encoding) as file:
+            start = file.read(_HEAD)
+    except UnicodeError:
+        # It is refused where the rows are read.
+        return
+    for kind, form in _MARKUP.items():
+        if form.match(start):
+            raise MicrodataError(
+                f"is {kind} and no table; save it as a CSV file with one record in each row",
+                file=source,
+            )
+
+
+def _quoting(source: Source, sep: str, encoding: str, skip: int) -> dict[str, Any]:
+    """How cells are quoted, for `csv`: by apostrophes if all names are, or after a space."""
+    with _text(source, encoding, skip) as file:
+        line = file.readline(_HEAD).rstrip("\r\n")
+    names = line.split(sep)
+    if len(names) > 1 and all(re.fullmatch(r"'[^']*'", name) for name in names):
+        return {"quotechar": "'"}
+    return {"skipinitialspace": sep != " " and f'{sep} "' in line}
 
 
 def _declared(source: Source, encoding: str) -> str | None:
@@ -240,6 +277,8 @@ def _encoding_of(source: Source) -> str:
     """Encoding of a text file, by its first bytes and by whether all of it decodes."""
     with source.decompressed() as file:
         head = file.read(_HEAD)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in head:
@@ -247,9 +286,16 @@ def _encoding_of(source: Source) -> str:
         for encoding, start in (("utf-16-le", 1), ("utf-16-be", 0)):
             if not any(head[start::2]):
                 return encoding
+        if 100 * head.count(0) < len(head) and head.count(b"\n") > head.count(0):
+            raise MicrodataError(
+                "has bytes that are zero, which no text has; remove them, or write the file again",
+                file=source,
+                line=head[: head.index(0)].count(b"\n") + 1,
+            )
         raise MicrodataError(
             "is not a text file; a Parquet, Excel, Stata or SPSS file is recognised by its name "
-            "(.parquet, .xlsx, .dta, .sav), and must not be compressed",
+            "(.parquet, .xlsx, .dta, .sav), and must not be compressed; save files of other "
+            "programs, such as .xls, .sas7bdat, .rds and .feather, as CSV or Parquet",
             file=source,
         )
     for encoding in ("utf-8-sig", "cp1252"):

@@ -262,6 +262,13 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
                 line=None if lines is None else lines[row],
                 column=column,
             )
+    if (weights < 1).all() and abs(weights.sum() - 1) > _TOLERATED:
+        raise MicrodataError(
+            "the weights are all below 1, as the probabilities to be in the sample are; give their "
+            "inverse, the number of persons that a record stands for",
+            file=path,
+            column=column,
+        )
     return weights
 
 

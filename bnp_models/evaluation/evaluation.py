@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.contingency import ContingencyTable, common_cells
 from bnp_models.data.display import Shown, counted, displayed, title_of
 from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
@@ -52,6 +53,9 @@ BAD_RATIO = 10.0
 _MAX_PARAMETERS = 1000
 
 _WORST = 100
+
+# Records that should be in new cells, from which on it is no chance if none is.
+_LEAST_NEW = 20.0
 
 # Kinds of propensity scores, whether they have interactions, and what they tell files by.
 _SCORES = {"main_effects": False, "pairs": True}
@@ -125,6 +129,7 @@ class Evaluation:
         attack = [] if self.attack is None else self.attack.warnings()
         return [
             *self._warnings_of_impossible(names),
+            *self._warnings_of_copies(names),
             *(sentence for source in self.sources for sentence in source.sentences()),
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
@@ -143,6 +148,38 @@ class Evaluation:
             for name, file in zip(names, self.impossible or (), strict=False)
             if file.number
         ]
+
+    def _warnings_of_copies(self, names: list[str]) -> list[str]:
+        """Sentences on files with the records of the original, or of another file."""
+        cells = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
+        copies = [name for name, file in zip(names, cells[1:], strict=True)
+                  if _same_records(file, cells[0])]  # fmt: skip
+        if copies:
+            have, it = ("has", "it") if len(copies) == 1 else ("have", "they")
+            return [
+                f"{_first_few(copies, ', ')} {have} the same records as the original: if {it} "
+                f"should be synthetic, do not release {'it' if it == 'it' else 'them'}; the "
+                "figures are those of a copy"
+            ]
+        sentences = []
+        for name, file in zip(names, cells[1:], strict=True):
+            expected = _expected_new(cells[0], file.n)
+            if expected >= _LEAST_NEW and not _new_records(cells[0], file):
+                sentences.append(
+                    f"every record of {name} is one of the original, where about {expected:,.0f} "
+                    "should be new: if it should be synthetic, and is no part of the original, do "
+                    "not release it"
+                )
+        again = [
+            name for m, name in enumerate(names, 1)
+            if any(_same_records(cells[m], other) for other in cells[1:m])
+        ]  # fmt: skip
+        if again:
+            sentences.append(
+                f"{_first_few(again, ', ')}: the same records as an earlier synthetic file; give "
+                "each file once, or intervals are too narrow"
+            )
+        return sentences
 
     def _warnings_of_scores(self, names: list[str]) -> list[str]:
         """Sentences on files that are easily told from the original."""
@@ -480,6 +517,24 @@ def _shares(quantities, original, synthetic, population, combining, level) -> Sh
     return household_shares(
         quantities, original, synthetic, population=population, combining=combining, level=level
     )
+
+
+def _same_records(one: ContingencyTable, other: ContingencyTable) -> bool:
+    """Whether two files have the same records, in any order."""
+    return np.array_equal(one.counts, other.counts) and np.array_equal(one.codes, other.codes)
+
+
+def _expected_new(original: ContingencyTable, number: int) -> float:
+    """Records, of so many more of the same population, that are in cells without a record: those
+    that are alone in their cell have about this share of all (Good and Turing)."""
+    counts = original.counts[original.complete]
+    return number * float((counts == 1).sum()) / max(1, counts.sum())
+
+
+def _new_records(original: ContingencyTable, file: ContingencyTable) -> int:
+    """Complete records of a file in cells that no record of the original is in."""
+    _, (own, made) = common_cells([original, file])
+    return int(made[own == 0].sum())
 
 
 def _first_few(items: list[str], separator: str) -> str:

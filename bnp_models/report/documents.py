@@ -347,6 +347,7 @@ class RunDocument(Document):
     """Files of the groups of levels, by variable."""
     relative: Sequence[tuple[str, str]] | None = ABSENT
     impossible_weight: float | None = ABSENT
+    member_classes: str | None = ABSENT
     sizes: str | None = ABSENT
     alpha: float | None = ABSENT
     level_shape: float | None = ABSENT

@@ -37,6 +37,9 @@ _MOST_CELLS, _ROUNDS = 20_000, 20
 # Seconds before a bar is shown.
 _DELAY = 1
 
+# Cells, about, by which a pair of variables is refuted first.
+_SOME = 4096
+
 
 class _Row(NamedTuple):
     """A candidate."""
@@ -187,8 +190,12 @@ def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tu
     missing = (codes < 0).any(axis=1)
     found = []
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
+    some = codes[:, :: max(1, codes.shape[1] // _SOME)]
     pairs = list(itertools.combinations(columns, 2))
     for pair in pairs:
+        # Most pairs are refuted by a few records.
+        if _refuted(*some[list(pair)]):
+            continue
         counts, _ = _counts(table.schema, codes, missing, cells.counts, pair)
         if settled := _settling(counts, least, len(pairs)):
             first, second = pair[:: settled[0]]
@@ -270,6 +277,14 @@ def _settling(counts: np.ndarray, least: float, num_pairs: int) -> tuple[int, fl
             if expected >= least and chance <= LARGEST_CHANCE:
                 return way, chance
     return None
+
+
+def _refuted(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether codes (C,) of two variables in some cells say that neither settles the other."""
+    known = (first >= 0) & (second >= 0)
+    first, second = first[known], second[known]
+    pairs = len(np.unique(first.astype(np.int64) * (second.max(initial=0) + 1) + second))
+    return len(np.unique(first)) < pairs and len(np.unique(second)) < pairs
 
 
 def _of_settled(pair: Sequence[int], counts: np.ndarray, chance: float) -> list[_Row]:

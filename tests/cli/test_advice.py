@@ -62,7 +62,8 @@ def test_advice_on_columns_that_identify(name, tmp_path, asked, capsys):
     names = {option for option, *_ in options}
     assert {"--drop", "--allow-identifying"} <= names
     assert ("--bins" in names) == (name == "salary, monthly")
-    assert ("--merge-rare" in names) == (name in ("full name", "dob"))
+    assert ("--merge-rare" in names) == (name == "full name")
+    assert ("put years, months or ages in the place of dates" in said) == (name == "dob")
     for words in options:
         assert main((*command, *words)) == 130, words
         table, _ = asked.pop()

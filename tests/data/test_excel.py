@@ -109,6 +109,9 @@ def test_the_sheet_that_is_asked_for(tmp_path, caplog):
     path = workbook(tmp_path / "s.xlsx", [["note"], ["x"], ["y"]], CELLS)
     assert columns_of_file(path) == ["note"]
     assert "read the first of 2 sheets, 's0' (--sheet)" in caplog.text
+    note = workbook(tmp_path / "note.xlsx", [["note"], ["x"]], CELLS)
+    with pytest.raises(MicrodataError, match="'s0', has no table of records.* such as --sheet s1"):
+        read_microdata(note)
     for sheet in ("s1", "2"):
         assert columns_of_file(path, Reading(sheet=sheet)) == CELLS[0]
     with pytest.raises(MicrodataError, match="has no sheet '3'; the sheets are 's0', 's1'"):
@@ -119,3 +122,14 @@ def test_the_sheet_that_is_asked_for(tmp_path, caplog):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "s.parquet")
     with pytest.raises(MicrodataError, match="no lines above a header; leave --skip out"):
         columns_of_file(tmp_path / "s.parquet", Reading(skip=1))
+
+
+def test_hidden_sheets_are_read_only_if_asked_for(tmp_path, caplog):
+    path = workbook(tmp_path / "s.xlsx", [["old"], *[["x"]] * 5], CELLS)
+    book = openpyxl.load_workbook(path)
+    book["s0"].sheet_state = "hidden"
+    book.active = 1
+    book.save(path)
+    assert columns_of_file(path) == CELLS[0]
+    assert "read the first of 2 sheets that is not hidden, 's1' (--sheet)" in caplog.text
+    assert columns_of_file(path, Reading(sheet="s0")) == ["old"]

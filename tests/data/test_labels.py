@@ -1,10 +1,11 @@
 """Labels that may not be what they seem."""
 
+import shlex
+
 import numpy as np
 import pytest
 
 from bnp_models.data.labels import label_warnings
-from bnp_models.data.messages import as_option
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 
@@ -21,7 +22,9 @@ def table_of(*levels):
     ("labels", "codes"),
     [
         (("a", "NA"), ["NA"]),
-        (("1", "n/a", ".", ".a", "?"), ["n/a", ".", ".a", "?"]),
+        (("1", "n/a", ".", ".a"), ["n/a", ".", ".a"]),
+        (("1", "--", "NULL", "(blank)"), ["--", "NULL", "(blank)"]),
+        (("1", "<NA>", "\\N", "#DIV/0!", "?"), ["<NA>", "\\N", "#DIV/0!", "?"]),
         ((1, 2, -9), ["-9"]),
         (("1", "12", "99"), ["99"]),
         ((0, 40, 998, 999), ["998", "999"]),
@@ -35,8 +38,10 @@ def test_codes_of_missing_values(labels, codes):
     assert len(found) == bool(codes)
     if codes:
         assert found[0].endswith("--level in the place of --missing says so")
-        option = as_option(f"a={code}" for code in codes)
-        assert f"(--missing {option})" in found[0] and "(2 records)" in found[0]
+        # As a shell reads the option, the values are those that were found.
+        said = shlex.split(found[0][found[0].index("(--missing ") + 1 :].partition("); where")[0])
+        assert said == ["--missing", ",".join(f"a={code}" for code in codes)]
+        assert "(2 records)" in found[0]
         assert label_warnings(table_of(labels), {"a": codes}) == []
 
 
@@ -68,3 +73,26 @@ def test_one_sentence_of_each_kind_for_all_variables():
     assert "'e'" not in missing
     assert "(--missing a=NA,b=NA,c=NA,d=NA,e=NA,f=-9)" in missing
     assert spelt.startswith("one label or two? ") and "of 'd'; 1 more value; --normal" in spelt
+
+
+@pytest.mark.parametrize(
+    ("labels", "pair"),
+    [
+        (("0-14", "15-64", "65+", "18-29", "0-17"), "'0-14' (2 records) and '0-17' (2 records)"),
+        (("0", "1", "2", "3", "3+"), "'3' (2 records) and '3+' (2 records)"),
+        (("0-5", "5-10", "10+", "unknown"), None),
+        (("<15", "15", "16", "17+"), None),
+        (("0-14", "15-64", "65+", "65 and over"), None),
+        (("North", "South"), None),
+    ],
+)
+def test_ranges_that_overlap(labels, pair):
+    found = [sentence for sentence in label_warnings(table_of(labels)) if "overlap" in sentence]
+    assert found == ([f"two groupings? these ranges overlap: {pair} of 'a'; code all records alike"]
+                     if pair else [])  # fmt: skip
+
+
+def test_negative_numbers_among_others_are_no_codes():
+    labels = tuple(str(x) for x in range(-100, 40, 3)) + ("-9", "-8")
+    assert label_warnings(table_of(labels)) == []
+    assert label_warnings(table_of((*map(str, range(30)), "-9", "-8"))) != []

@@ -1,5 +1,6 @@
 """Coding, levels and cells of microdata."""
 
+import decimal
 import math
 import subprocess
 import sys
@@ -54,9 +55,14 @@ def test_codes_and_labels_round_trip():
         ([2.5, 10.0], (2.5, 10)),
         ([True, False], (False, True)),
         ([1, "1", 2], (1, 2)),
-        (["a", "", np.nan, pd.NA, None, "b"], ("a", "b")),
+        (["a", "", np.nan, pd.NA, None, "b", "  ", "\t"], ("a", "b")),
+        (pd.array([0.1, 2, 1234.56], dtype="float32"), (0.1, 2, 1234.56)),
+        ([decimal.Decimal("2.00"), decimal.Decimal("0.10")], (0.1, 2)),
         (pd.Categorical(["lo", "hi"], ["lo", "mid", "hi"]), ("lo", "mid", "hi")),
         (pd.Categorical(["lo", ""], ["", "lo"]), ("lo",)),
+        (pd.Categorical(["10-14", "100+", "5-9"]), ("5-9", "10-14", "100+")),
+        (pd.Categorical(["10", "5"], ["10", "2", "5"]), ("2", "5", "10")),
+        (pd.Categorical(["10", "5"], ["10", "5"], ordered=True), ("10", "5")),
     ],
 )
 def test_default_levels(values, levels):

@@ -65,7 +65,7 @@ def test_levels_file(tmp_path):
         ("s.csv", "", {}, ["empty"]),
         ("s.csv", "\nx\n", {}, ["line 1", "header"]),
         ("s.csv", "x,y\n", {}, ["0 usable records"]),
-        ("s.csv", "x,y\na,b\nc\n", {}, ["row 1 (line 3)", "1 cells", "header has 2"]),
+        ("s.csv", "x,y\na,b\nc\n", {}, ["row 1 (line 3)", "1 cell ", "header has 2"]),
         ("s.csv", "x,y\na,b\nc,d,e\n", {}, ["row 1 (line 3)", "3 cells"]),
         ("s.csv", 'x,y\na,b\n"c,d\n', {}, ["line 3", "not valid CSV"]),
         ("s.csv", "x,x\na,b\nc,d\n", {}, ["'x'", "twice"]),
@@ -211,3 +211,18 @@ def test_categories_that_no_record_has_are_told(tmp_path, caplog):
         caplog.clear()
         assert read(path, levels={"x": ["a", "b"]}).schema.levels == (("a", "b"),)
         assert caplog.text == ""
+
+
+def test_blanks_around_all_values_of_a_column(tmp_path, caplog):
+    path = write(tmp_path / "s.csv", "x, y\na , 1\nb , 2\n  , 1\na,3\n")
+    assert read_microdata(path, ["y"]).schema.levels == (("1", "2", "3"),)
+    assert "values that are read without blanks at the ends: those of 'y'" in caplog.text
+    caplog.clear()
+    # They tell values apart: --normalise is asked for.
+    table = read_microdata(path, ["x"], levels={"x": ["a", "a ", "b "]})
+    assert table.schema.levels == (("a", "a ", "b "),) and list(table.codes[:, 0]) == [1, 2, -1, 0]
+    assert read_microdata(path, ["x"]).schema.levels == (("a", "a ", "b "),)
+    assert "values that are read" not in caplog.text
+    for declared in (["3", "2", "1"], [" 3", " 2", " 1"]):
+        read = read_microdata(path, ["y"], levels={"y": declared})
+        assert read.schema.levels == (("3", "2", "1"),)

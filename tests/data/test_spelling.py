@@ -7,7 +7,7 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.spelling import one_spelling, ranges_of_dates, several_spellings
+from bnp_models.data.spelling import are_dates, one_spelling, ranges_of_dates, several_spellings
 
 
 @pytest.mark.parametrize(
@@ -16,15 +16,44 @@ from bnp_models.data.spelling import one_spelling, ranges_of_dates, several_spel
         ("Qu\u00e9bec", "Que\u0301bec"), ("M", "M\u200b"), ("no answer", "no\u00a0answer"),
         ("01", "1"), ("1", "1.0"), (1, "1.0"), ("007", "7.00"), ("F", "f"), (" F", "F"),
         ("5\u20139", "5-9"), ("\ufeffa", "a"), ("\uff26", "F"), ("d\u2019Or", "d'Or"),
+        ("65+", "65 and over"), ("15-24", "15 to 24"), ("under 5", "<5"), ("5-9 years", "5 to 9 y"),
+        ("Qu\u00c3\u00a9bec", "Qu\u00e9bec"), ("\u00c2\u00a3 zone", "\u00a3 zone"),
     ],
 )  # fmt: skip
 def test_one_value(same):
     assert several_spellings([*same, "other"]) == [list(same)]
 
 
-@pytest.mark.parametrize("labels", [("1", "10"), ("1", "1.5"), ("m2", "m²"), ("a-b", "ab")])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("1", "10"), ("1", "1.5"), ("m2", "m²"), ("a-b", "ab"), ("1-2 days", "1-2 hours"),
+        ("65+", "65"), ("15-24", "15-25"), ("<5", "5 or less"), ("5 kg", "5"),
+    ],
+)  # fmt: skip
 def test_two_values(labels):
     assert several_spellings(labels) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["1983-05-12", "1983-12-05 10:30:00"], True),
+        (["12.05.1983", "5.12.2001"], True),
+        (["5/31/1983", "12/1/2001"], True),
+        ([datetime.date(1983, 5, 12), pd.Timestamp(2001, 1, 1)], True),
+        (["19830512", 20011231], True),
+        (["198305", "200112"], True),
+        (["1983", "2001"], False),
+        (["19831305", "20011232"], False),
+        (["198313", "200100"], False),
+        (["18501", "18999"], False),
+        (["1983-05-12"], False),
+        (["15-24", "25-34"], False),
+    ],
+)
+def test_dates(labels, expected):
+    assert are_dates(labels) == expected
 
 
 def test_the_best_spelling():

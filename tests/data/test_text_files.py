@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading, layout_of, text_rows, written_as
@@ -91,6 +92,12 @@ def test_commas_within_cells_are_no_separators(tmp_path):
     [
         (b"a,b\n\x81,1\n", AS_FOUND, "neither UTF-8, UTF-16 nor Windows-1252"),
         (b"\x89PNG\0\x01\0\0\0\x01", AS_FOUND, "not a text file"),
+        (b"a,b\n" + b"1,2\n" * 200 + b"1,\0\n", AS_FOUND, "line 202: has bytes that are zero"),
+        (b'{"a": 1, "b": 2}\n' * 3, AS_FOUND, "is JSON and no table; save it as a CSV file"),
+        (b'[\n  {"a": 1, "b": 2}\n]\n', AS_FOUND, "is JSON and no table"),
+        (b"<rows>\n <row a='1'/>\n", AS_FOUND, "is HTML or XML and no table"),
+        (b"<!DOCTYPE html>\n<html>\n", AS_FOUND, "is HTML or XML and no table"),
+        (b'\xef\xbb\xbf<?xml version="1.0"?>\n', AS_FOUND, "is HTML or XML and no table"),
         ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], AS_FOUND, "cannot be read"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + b"\xff" * 9, AS_FOUND, "cannot be read"),
@@ -227,3 +234,24 @@ def test_how_a_file_cannot_be_written():
             Reading(sep)
     with pytest.raises(MicrodataError, match="there is no encoding called 'ascii-9'"):
         Reading(encoding="ascii-9")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a", "b", "c"\n"1", "x, y", "it""s"\n',
+        "'a','b','c'\n'1','x, y','it\"s'\n",
+        'a,b,c\n1,"x, y","it""s"\n',
+    ],
+)
+def test_how_cells_are_quoted(tmp_path, text):
+    path = tmp_path / "s.csv"
+    path.write_text(text, encoding="utf-8")
+    frame, _ = read_frame(path)
+    assert list(frame) == ["a", "b", "c"] and list(frame.iloc[0]) == ["1", "x, y", 'it"s']
+
+
+def test_utf_32(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_bytes("a,é\n1,2\n".encode("utf-32"))
+    assert list(read_frame(path)[0]) == ["a", "é"]

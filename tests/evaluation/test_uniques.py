@@ -24,3 +24,21 @@ def test_all_uniques_of_the_original_itself_recur(files):
     replicated = bnp.evaluation.replicated_uniques(original, [original, shuffled])
     assert replicated.found == replicated.found_unique == (replicated.uniques,) * 2
     assert replicated.in_all == replicated.uniques
+
+
+def test_copies_of_the_original_are_told():
+    rng = np.random.default_rng(0)
+    schema = bnp.Schema(tuple("abcd"), (tuple("123456"),) * 4)
+    original, first, second = (rng.integers(0, 6, (200, 4)) for _ in range(3))
+    for made, said in (
+        (second, None),
+        (original[::-1], "b has the same records as the original: if it should be"),
+        (original[rng.integers(0, 200, 100)], "every record of b is one of the original, where"),
+        (original[:20], None),
+        (np.concatenate([original[:100], second[:1]]), None),
+        (first[::-1], "b: the same records as an earlier"),
+    ):
+        tables = [bnp.Microdata(schema, codes) for codes in (original, first, made)]
+        warnings = bnp.evaluate(tables[0], tables[1:]).warnings("ab")
+        found = [text for text in warnings if "same records" in text or "every record" in text]
+        assert [text[: len(said)] for text in found] == [said] if said else found == []
