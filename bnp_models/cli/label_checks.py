@@ -14,7 +14,7 @@ from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
 from bnp_models.data.recoding import Merged
-from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, text_of
 from bnp_models.data.sentinels import codes_among
 from bnp_models.data.spelling import ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
@@ -46,8 +46,6 @@ def check_labels(
         If there are dates among ranges, or codes such as 9999 among numbers that are put into bins,
         an order, a top code, or merged levels.
     """
-    said = by_variable((*data.recoding.level, *data.recoding.number))
-    _require_values(table, by_variable(data.recoding.number))
     uses = _uses(data, ordered)
     least = data.recoding.merge_rare or 0
     # Of columns that are refused as identifying, nobody asks for the order.
@@ -61,10 +59,10 @@ def check_labels(
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
         _refuse_dates(name, labels, counts)
-        known = said.get(name, set())
+        known: Collection[str] = ()
         if own is not None:
             # What has a row of its own in the file is in no range.
-            known = known | own.codes.keys()
+            known = own.codes.keys()
             uses[name] = f"a range of {data.recoding.recode_by}"
         elif name not in uses and any(0 < n < least for n in numbers):
             uses[name] = f"--merge-rare {least}"
@@ -77,18 +75,8 @@ def check_labels(
             refused.append((name, codes, counts))
     if refused:
         raise _codes_among_numbers(refused, uses)
-    for sentence in label_warnings(table, said):
+    for sentence in label_warnings(table):
         _LOG.warning("%s: %s", data.sample, sentence)
-
-
-def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:
-    """Refuse values of --number that do not occur."""
-    for name, texts in said.items():
-        if name not in table.schema.variables:
-            raise unknown_variable(name, table.schema.variables, "variable")
-        known = set(map(text_of, table.schema.levels[table.schema.variables.index(name)]))
-        if unknown := sorted(set(texts) - known):
-            raise MicrodataError(f"has no value {unknown[0]!r}; correct --number", column=name)
 
 
 def _uses(data: Data, ordered: Iterable[str]) -> dict[str, str]:

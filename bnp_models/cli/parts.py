@@ -174,6 +174,9 @@ class Data:
     takes_id: bool = False
     """Whether the command has --id."""
 
+    takes_weights: bool = False
+    """Whether the command has --weights."""
+
     @property
     def zeros(self) -> str | None:
         """The option that gives structural zeros, if one does."""

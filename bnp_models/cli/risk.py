@@ -24,6 +24,7 @@ from bnp_models.cli.release import (
     with_strictness,
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
@@ -96,8 +97,7 @@ def risk(command: Risk) -> int:
     reading = _reading_of_missing(command, records_of(table))
     with located(data):
         check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        if isinstance(table, WeightedMicrodata):
-            table.require_counts()
+        check_weights_for(data, table, command.population_size)
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
         ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,

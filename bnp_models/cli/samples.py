@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +22,16 @@ from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
-from bnp_models.data.messages import as_option, listed
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
-from bnp_models.data.weight_classes import records_of, weighted_microdata
+from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
 from bnp_models.rules.census import OTHER_SEX, find_head
@@ -401,6 +403,20 @@ def weights_and_variables(
     return weights, variables
 
 
+def check_weights_for(data: Data, table: Records, population_size: int) -> None:
+    """Check that weights, if there are any, count persons, and say where they do not fit.
+
+    Raises
+    ------
+    MicrodataError
+        If a weight is below one.
+    """
+    if isinstance(table, WeightedMicrodata):
+        table.require_counts()
+        for sentence in table.warnings(population_size):
+            _LOG.warning("%s: %s", data.sample, sentence)
+
+
 def recoded(
     data: Data,
     table: Records,
@@ -451,6 +467,9 @@ def recoded(
                 f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
             )
         changed = in_bins(table, own)
+        if data.recoding.number:
+            numbers = as_numbers(changed.schema, by_variable(data.recoding.number))
+            changed = changed.recoded(numbers, changed.codes)
         check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
@@ -469,14 +488,16 @@ def recoded(
             say_kept(data, "--bins", name, table, made[name].labels)
         for name in top:
             say_kept(data, "--top-code", name, table, merged[name].labels)
-        _refuse_identifying(data, changed, bins)
+        _refuse_identifying(data, changed, bins, data.takes_weights and not of_households)
     dropped = dict.fromkeys(by.keys() - given.keys())
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
     return changed, Changes(table, recoding, tuple(commas))
 
 
-def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
+def _refuse_identifying(
+    data: Data, table: Records, bins: Collection[str], takes_weights: bool
+) -> None:
     """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
     if data.allow_identifying:
         return
@@ -499,17 +520,35 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     by_id = data.takes_id and data.id is None and first.alone == 1
     carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
     dropped = as_option([*data.drop, *(one.variable for one in found)])
+    weights = next(filter(_are_weights, found), None) if data.weights is None else None
+    choose = "Choose"
+    if weights is not None and takes_weights:
+        choose = (
+            f"If {quoted(weights.variable)} has the design weights, say --weights "
+            f"{shlex.quote(weights.variable)}; else choose"
+        )
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
-        f"is. Choose --variables without {'them' if others else 'it'} (or --drop {dropped}), "
+        f"is. {choose} --variables without {'them' if others else 'it'} (or --drop {dropped}), "
         f"{_coarser(found)}or say --allow-identifying{carried}",
         column=first.variable,
     )
 
 
+_NAMES_OF_WEIGHTS = re.compile(
+    r"w|.*(weight|wgt|wght|poids|gewicht|peso).*|(.*[ _.-])?p?wts?([ _.-].*)?|fexp|.*factor.*exp.*",
+    re.I,
+)
+
+
+def _are_weights(found: Identifying) -> bool:
+    """Whether a column of numbers is called as design weights are."""
+    return found.numbers and _NAMES_OF_WEIGHTS.fullmatch(found.variable.strip()) is not None
+
+
 def _coarser(found: Sequence[Identifying]) -> str:
     """Advice, in words, on options that make some of these columns coarser."""
-    values = [one for one in found if one.group is None]
+    values = [one for one in found if one.group is None and not _are_weights(one)]
     numbers = [one for one in values if one.numbers]
     said = ""
     if numbers:

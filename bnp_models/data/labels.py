@@ -1,50 +1,37 @@
 """Labels that may not be what they seem: codes for missing values, and one label spelt twice."""
 
-import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
-from bnp_models.data.label_numbers import OwnLevel
-from bnp_models.data.messages import listed, quoted
+from bnp_models.data.label_numbers import TrueNumber
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, text_of
-from bnp_models.data.sentinels import codes_among
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
+from bnp_models.data.sentinels import codes_among, looks_missing
 from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
 
-# Words and signs of statistical programs, and codes such as -9 and -99.
-_MISSING = re.compile(
-    r"\s*(n/?a|#n/a|nan|null|missing|\.[a-z]?|\.\.|\?|-|-[89]|-[89]{2,4})\s*", re.I
-)
 
-
-def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = None) -> list[str]:
+def label_warnings(table: Records) -> list[str]:
     """Return sentences on labels that look like missing values or dates, or are one value spelt
     twice: one of each kind, of all variables.
 
     Parameters
     ----------
     table
-        Records.
-    said
-        By variable, texts of labels of which somebody has said what they are.
+        Records. Of an `OwnLevel` and a `TrueNumber` it is known what they are.
 
     Notes
     -----
     Codes among numbers are those of `codes_among`.
     """
-    said = said or {}
     missing, codes_of, spelt, were = [], {}, [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
         among = codes_among(labels, numbers)
-        codes = [
-            label
-            for label in labels
-            if (label in among or _looks_missing(label))
-            and text_of(label) not in said.get(name, ())
-        ]
+        codes = [label for label in labels if label in among or looks_missing(label)]
         if codes:
             missing.append(f"{quoted(name)} has {with_counts(codes, counts)}")
             codes_of[name] = [text_of(label) for label in codes]
@@ -61,8 +48,8 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
         these = "is it" if sum(map(len, codes_of.values())) == 1 else "are they"
         sentences.append(
             f"missing values? {first_parts(missing, 'variable')} among {their}; {these} to be read "
-            f"as missing, say --missing {','.join(every)}, else --level {name}={first} or rename "
-            "the label"
+            f"as missing, say --missing {as_option(every)}, else --level "
+            f"{shlex.quote(f'{name}={first}')} or rename the label"
         )
     if spelt:
         sentences.append(
@@ -84,6 +71,28 @@ def with_counts(labels: Sequence[Label], counts: Mapping[str, int]) -> str:
     )
 
 
-def _looks_missing(label: Label) -> bool:
-    """Whether a label alone looks like the code of a missing value."""
-    return not isinstance(label, OwnLevel) and _MISSING.fullmatch(text_of(label)) is not None
+def as_numbers(schema: Schema, said: Mapping[str, Collection[str]]) -> Schema:
+    """Mark labels of which somebody has said that they are numbers.
+
+    Parameters
+    ----------
+    schema
+        Variables and their levels.
+    said
+        By variable, texts of such labels.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable or a value is unknown.
+    """
+    levels = dict(zip(schema.variables, schema.levels, strict=True))
+    for name, texts in said.items():
+        if name not in levels:
+            raise unknown_variable(name, schema.variables, "variable")
+        if unknown := sorted(set(texts) - set(map(text_of, levels[name]))):
+            raise MicrodataError(f"has no value {unknown[0]!r}; correct --number", column=name)
+        levels[name] = tuple(
+            TrueNumber.of(label) if text_of(label) in texts else label for label in levels[name]
+        )
+    return Schema(schema.variables, tuple(levels.values()))

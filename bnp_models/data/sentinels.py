@@ -5,8 +5,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from bnp_models.data.label_numbers import OwnLevel, plain_number, read_numbers
-from bnp_models.data.schema import Label
+from bnp_models.data.label_numbers import OwnLevel, TrueNumber, plain_number, read_numbers
+from bnp_models.data.schema import Label, text_of
+
+# Words and signs of statistical programs and of suppression, and codes such as -9 and -99.
+_MISSING = re.compile(
+    r"\s*(n/?a|#n/a|nan|null|missing|\.[a-z]?|\.\.|\?|\*{1,3}|-|-[89]|-[89]{2,4})\s*", re.I
+)
 
 # Digits of a code: 9, 99 and so on, 88, 77, 66, 97 and 998; below zero any digit.
 _ABOVE = re.compile(r"[789]|([6-9])\1+|9+[4-9]")
@@ -27,7 +32,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     Parameters
     ----------
     labels
-        (L,) levels of one variable. An `OwnLevel` is none.
+        (L,) levels of one variable. Neither an `OwnLevel` nor a `TrueNumber` is one.
     counts
         (L,) records of each.
 
@@ -62,8 +67,21 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     return [
         label
         for label, count in zip(labels, counts, strict=True)
-        if count and plain_number(label) in found
+        if count and plain_number(label) in found and not isinstance(label, TrueNumber)
     ]
+
+
+def looks_missing(label: Label) -> bool:
+    """Whether a label, by itself, looks like the code of a missing or suppressed value.
+
+    Examples
+    --------
+    >>> from bnp_models.data.sentinels import looks_missing
+    >>> [looks_missing(label) for label in ("NA", "*", "-9", "none")]
+    [True, True, True, False]
+    """
+    said = isinstance(label, OwnLevel | TrueNumber)
+    return not said and _MISSING.fullmatch(text_of(label)) is not None
 
 
 def _ends_of_ranges(labels: Sequence[Label]) -> list[tuple[float, float]]:

@@ -114,7 +114,16 @@ class Diagnosis:
             Signs that the model does not fit, in words.
         """
         values, figures = self.draws[name], self.figures[name]
-        against = Converged(MAX_RHAT).missed({name: values}, {name: figures}) + list(misfits)
+        target = Converged(MAX_RHAT)
+        against = target.missed({name: values}, {name: figures}) + list(misfits)
+        if figures["rhat"] is None and not against:
+            # Where no draw differs, only their number says whether one could have.
+            chains = len(values)
+            if chains == 1 or values.size < target.least_ess(chains):
+                against = [
+                    f"it is {values.flat[0]:g} in all {counted(values.size, 'draw')} of "
+                    f"{counted(chains, 'chain')}, which are too few to tell"
+                ]
         if against:
             return False, f"{name} should not be used: {listed(against)}"
         if figures["rhat"] is None:

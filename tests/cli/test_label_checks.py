@@ -137,8 +137,10 @@ def test_another_notation_of_columns_that_nobody_asked_for(tmp_path, capsys):
 
 def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     out, judged = tmp_path / "out", tmp_path / "judged"
+    frame = pd.read_csv(sample, sep=";", dtype=str)
+    frame.assign(cars=["0", "1", "2", "99"] * 60).to_csv(sample, sep=";", index=False)
     options = ("--bins", "income=4", "--top-code", "age=80", "--level", "age=9999", "years=-9",
-               "--merge-rare", "8", "--quiet")  # fmt: skip
+               "--number", "cars=99", "--merge-rare", "8", "--quiet")  # fmt: skip
     assert main(("synthesize", str(sample), *LATENT, *options, "--datasets", "1", "--out",
                  str(out))) == 0  # fmt: skip
     made = pd.read_csv(out / "synthetic_1.csv", dtype=str)
@@ -150,6 +152,9 @@ def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     share = made["income"].isin(alone[~alone.duplicated(keep=False)]).mean()
     assert run["values_of_one_person"]["income"] == pytest.approx(share) and share > 0
     assert run["own_levels"] == {"age": ["9999"], "years": ["-9"]}
+    # Nor is it asked again what somebody said.
+    assert "99" in set(made["cars"])
+    assert not any(one.startswith("missing values?") for one in run["warnings"])
     assert main(("evaluate", str(sample), str(out / "synthetic_1.csv"), *options, "--out",
                  str(judged))) == 0  # fmt: skip
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bnp_models.data.labels import label_warnings
+from bnp_models.data.labels import as_numbers, label_warnings
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 
@@ -20,7 +20,8 @@ def table_of(*levels):
     ("labels", "codes"),
     [
         (("a", "NA"), ["NA"]),
-        (("1", "n/a", ".", ".a", "?"), ["n/a", ".", ".a", "?"]),
+        (("1", "n/a", ".", ".a"), ["n/a", ".", ".a"]),
+        (("a", "*"), ["'*'"]),
         ((1, 2, -9), ["-9"]),
         (("1", "12", "99"), ["99"]),
         ((0, 40, 998, 999), ["998", "999"]),
@@ -35,7 +36,8 @@ def test_codes_of_missing_values(labels, codes):
     if codes:
         assert found[0].endswith("rename the label")
         assert f"--missing {','.join(codes)}," in found[0] and "(2 records)" in found[0]
-        assert label_warnings(table_of(labels), {"a": codes}) == []
+        told = as_numbers(table_of(labels).schema, {"a": {code.strip("'") for code in codes}})
+        assert told == table_of(labels).schema and label_warnings(table_of(*told.levels)) == []
 
 
 def test_one_label_spelt_twice():

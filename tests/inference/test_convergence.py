@@ -216,6 +216,10 @@ def test_the_verdict_on_a_quantity(chains):
     assert "R-hat of tau1 is undefined" in verdict(num_chains=1)[1]
     constant = np.full((4, 500), 3.0)
     assert verdict(tau1=constant) == (True, "tau1 can be used: it is 3 in every draw")
+    # Few draws, or one chain, could all be the same by chance.
+    few = "tau1 should not be used: it is 3 in all 40 draws of 2 chains, which are too few to tell"
+    assert verdict(num_chains=2, num_draws=20, tau1=constant[:2, :20]) == (False, few)
+    assert not verdict(num_chains=1, tau1=constant[:1])[0]
     assert not verdict(tau1=constant + np.random.default_rng(0).random((4, 1)))[0]
 
 
