@@ -1,6 +1,7 @@
 """Labels of a sample that may not be what they seem, said or refused before anything is done."""
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 from bnp_models.cli.folder import reading_of
@@ -163,15 +164,27 @@ def by_variable(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return found
 
 
-def say_kept(data: Data, option: str, name: str, table: Records, left: Collection[Label]) -> None:
-    """Say which labels that are no numbers stay as they are where numbers are asked for."""
+def say_kept(
+    data: Data,
+    option: str,
+    name: str,
+    table: Records,
+    left: Collection[Label],
+    top: float = math.inf,
+) -> None:
+    """Say which labels that are no numbers stay as they are where numbers are asked for.
+
+    Those of numbers from `top` on are what they become.
+    """
     labels = table.schema.levels[table.schema.variables.index(name)]
     counts = level_counts(table, name)
     texts = {text_of(label) for label in left if not isinstance(label, OwnLevel)}
     kept = {
         text_of(label): int(n)
         for label, interval, n in zip(labels, read_numbers(labels), counts, strict=True)
-        if text_of(label) in texts and n and (interval is None or interval.low < interval.high)
+        if text_of(label) in texts
+        and n
+        and (interval is None or interval.low < interval.high and interval.low < top)
     }
     if kept:
         _LOG.warning("%s: %s keeps levels of column %r that are no single numbers: %s",

@@ -223,6 +223,16 @@ def _write_risk(
         run, command.population_size, coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
     )  # fmt: skip
+    # A key without a constant has the figures of the whole key, and not those of fewer draws.
+    finest = records_of(persons_of(inputs.table)).schema.num_cells
+    coarser = {
+        text: dataclasses.replace(
+            one, tau1=result.tau1.ravel(), tau2=result.tau2.ravel(),
+            num_uniques=None if result.num_uniques is None else result.num_uniques.ravel(),
+        )
+        if one.table.schema.num_cells == finest else one
+        for text, one in coarser.items()
+    }  # fmt: skip
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),

@@ -19,7 +19,7 @@ from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
-from bnp_models.data.households import Households, read_households
+from bnp_models.data.households import NUMBERED_ANEW, Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.label_numbers import OwnLevel
 from bnp_models.data.labels import as_numbers
@@ -44,6 +44,7 @@ from bnp_models.zeros.settled import (
     find_settled,
     in_words,
     keep_empty,
+    missing_by_design,
     ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
@@ -262,15 +263,14 @@ def with_empty_levels(
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
-    for some, then in (
-        (made, f"these values are the level {NOT_APPLICABLE!r}" + ("" if tied else
-         ", but the model takes no structural zeros and may draw others there")),
-        (others, "these values are taken as missing at random, which means that every record has a "
-         "value; if these have none, say --empty-as-level, which makes them the level "
-         f"{NOT_APPLICABLE!r}"),
-    ):  # fmt: skip
-        for sentence in in_words(table, some):
-            _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    untied = "" if tied else ", but the model takes no structural zeros and may draw others there"
+    for sentence in in_words(table, made):
+        _LOG.warning(
+            "%s: %s; these values are the level %r%s",
+            data.sample, sentence, NOT_APPLICABLE, untied,
+        )  # fmt: skip
+    for sentence in missing_by_design(table, others):
+        _LOG.warning("%s: %s", data.sample, sentence)
     table = empty_as_level(table, made)
     return keep_empty(table) if keep_missing else table
 
@@ -365,10 +365,11 @@ def _tell_of_no_head(
         raise error
     relationship = persons.codes[:, persons.schema.variables.index(head[0])]
     if error.row is not None and (relationship >= 0).all():
-        raise MicrodataError(
-            f"{error.problem}; --head no models heads like other persons",
-            row=error.row, column=error.column,
-        )  # fmt: skip
+        problem = error.problem.removesuffix(", or leave out the head")
+        # Households that are several are right with no model of heads.
+        if NUMBERED_ANEW not in problem:
+            problem += ", or say --head no, which models heads like other persons"
+        raise MicrodataError(problem, row=error.row, column=error.column)
     _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
 
 
@@ -486,8 +487,8 @@ def recoded(
         changed, made = bin_columns(changed, bins)
         for name in bins:
             say_kept(data, "--bins", name, table, made[name].labels)
-        for name in top:
-            say_kept(data, "--top-code", name, table, merged[name].labels)
+        for name, number in top.items():
+            say_kept(data, "--top-code", name, table, merged[name].labels, number)
         _refuse_identifying(data, changed, bins, data.takes_weights and not of_households)
     dropped = dict.fromkeys(by.keys() - given.keys())
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
@@ -517,7 +518,7 @@ def _refuse_identifying(
         names = listed(repr(one.variable) for one in others)
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
     # It may be what records are to be told by.
-    by_id = data.takes_id and data.id is None and first.alone == 1
+    by_id = data.takes_id and data.id is None and first.alone == 1 and not first.decimals
     carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
     dropped = as_option([*data.drop, *(one.variable for one in found)])
     weights = next(filter(_are_weights, found), None) if data.weights is None else None

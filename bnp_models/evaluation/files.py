@@ -17,7 +17,9 @@ from bnp_models.data.frames import (
     with_schema_of,
 )
 from bnp_models.data.households import Households, persons_of, read_households
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import columns_of_file
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -62,12 +64,24 @@ def read_like(
         if variable not in bins
     }
     try:
+        _require_columns(path, schema.variables, reading)
         if isinstance(table, Households):
             return _read_households_like(path, table, levels, bins, reading)
         records = in_bins(read_records(path, schema.variables, levels, reading), bins)
     except MicrodataError as error:
         raise error if error.file is not None else error.in_file(path) from None
     return records.recoded(schema, records.codes)
+
+
+def _require_columns(path: str | PathLike, names: Sequence[str], reading: Reading) -> None:
+    """Refuse a file that lacks columns of the original; all of them are named."""
+    there = columns_of_file(path, reading, names)
+    if lacking := [name for name in names if name not in there]:
+        some = listed(map(quoted, lacking))
+        raise MicrodataError(
+            f"has no column {some}, which the original has; choose the variables that are compared "
+            f"(--drop {as_option(lacking)})"
+        )
 
 
 def _read_households_like(path, table: Households, levels, bins, reading) -> Households:

@@ -21,6 +21,7 @@ from bnp_models.inference.convergence import (
 from bnp_models.inference.modes import Modes, find_modes
 from bnp_models.inference.run import Run
 from bnp_models.inference.warnings import (
+    design_warnings,
     draws_warnings,
     growth_warnings,
     run_warnings,
@@ -144,7 +145,7 @@ class Diagnosis:
             num_chains = run.settings.num_chains
             stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
             sentences = stopped + sentences
-        sentences += run_warnings(run) + run.model.warnings(run)
+        sentences = design_warnings(run) + sentences + run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()
         return sentences + growth_warnings(run)

@@ -32,16 +32,20 @@ def folder(tmp_path_factory):
 def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     out, again = tmp_path / "out", tmp_path / "again"
+    pd.read_csv("sample.csv").assign(country="here").to_csv("constant.csv", index=False)
     assert main([
-        "risk", "sample.csv", "--population-size", "2000", "--model", "nplcm", "--components", "4",
+        "risk", "constant.csv", "--population-size", "2000", "--model", "nplcm", "--components", "4",
         "--groups", "job=jobs.csv", "--what-if", "group:job", "group:job=2", *CHAINS,
         "--out", str(out),
     ]) == 0  # fmt: skip
     run, risk = (json.loads((out / name).read_text()) for name in ("run.json", "risk.json"))
     assert run["groups"] == {"job": "jobs.csv"}
     assert run["coarsenings"][:2] == ["group:job", "group:job=2"]
-    assert set(run["level_prior"]["concentration"]) == {"job", "sex"}
-    assert {"group:job", "group:job=2"} <= {one["spec"] for one in risk["what_if"]}
+    assert set(run["level_prior"]["concentration"]) == {"job", "sex", "country"}
+    found = {one["spec"]: one["tau1"] for one in risk["what_if"]}
+    assert {"group:job", "group:job=2"} <= set(found)
+    # Without a constant, the key is the same.
+    assert found["drop:country"] == risk["tau1"]
     assert main(["risk", "--config", str(out / "run.toml"), "--out", str(again)]) == 0
     assert (again / "records.csv").read_bytes() == (out / "records.csv").read_bytes()
 
