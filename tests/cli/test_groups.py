@@ -34,9 +34,9 @@ def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
     out, again = tmp_path / "out", tmp_path / "again"
     pd.read_csv("sample.csv").assign(country="here").to_csv("constant.csv", index=False)
     assert main([
-        "risk", "constant.csv", "--population-size", "2000", "--model", "nplcm", "--components", "4",
-        "--groups", "job=jobs.csv", "--what-if", "group:job", "group:job=2", *CHAINS,
-        "--out", str(out),
+        "risk", "constant.csv", "--population-size", "2000", "--model", "nplcm",
+        "--components", "4", "--groups", "job=jobs.csv", "--what-if", "group:job", "group:job=2",
+        *CHAINS, "--out", str(out),
     ]) == 0  # fmt: skip
     run, risk = (json.loads((out / name).read_text()) for name in ("run.json", "risk.json"))
     assert run["groups"] == {"job": "jobs.csv"}
