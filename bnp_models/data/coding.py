@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.label_numbers import sorted_labels
-from bnp_models.data.messages import as_option
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -15,8 +14,7 @@ from bnp_models.data.schema import (
     text_of,
     undeclared_level,
 )
-from bnp_models.data.sentinels import looks_missing
-from bnp_models.data.spelling import shown, spelling_key
+from bnp_models.data.sentinels import other_reading
 
 
 class ColumnCoder:
@@ -112,14 +110,8 @@ class ColumnCoder:
         """Raise the error for a label that is not declared, if there are rows with it."""
         if rows.size:
             labels = in_type_of([*self._labels, label], self._declared)
-            same = [one for one in labels if spelling_key(one) == spelling_key(label)]
-            # It may be the value that the other file has in another spelling.
-            hint = f"; if it is {shown(same[0])}, say --normalise" if same else ""
-            if not same and looks_missing(label):
-                code = as_option([text_of(label)])
-                hint = f"; if it stands for a missing value, say --missing {code}"
             raise MicrodataError(
-                undeclared_level(label, labels) + hint,
+                undeclared_level(label, labels) + other_reading(label, labels),
                 row=first_row + int(rows[0]),
                 column=self._variable,
             )

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from bnp_models.data.label_numbers import OwnLevel, TrueNumber, plain_number, read_numbers
+from bnp_models.data.messages import as_option
 from bnp_models.data.schema import Label, text_of
+from bnp_models.data.spelling import shown, spelling_key
 
 # Words and signs of statistical programs and of suppression, and codes such as -9 and -99.
 _MISSING = re.compile(
@@ -82,6 +84,23 @@ def looks_missing(label: Label) -> bool:
     """
     said = isinstance(label, OwnLevel | TrueNumber)
     return not said and _MISSING.fullmatch(text_of(label)) is not None
+
+
+def other_reading(label: Label, known: Iterable[Label]) -> str:
+    """Return what to say of a label that is none of the known ones, but may be one or be missing.
+
+    Examples
+    --------
+    >>> from bnp_models.data.sentinels import other_reading
+    >>> other_reading("1.0", ["1", "2"]), other_reading("*", ["1", "2"])
+    ("; if it is '1', say --normalise", "; if it stands for a missing value, say --missing '*'")
+    """
+    same = next((one for one in known if spelling_key(one) == spelling_key(label)), None)
+    if same is not None:
+        return f"; if it is {shown(same)}, say --normalise"
+    if looks_missing(label):
+        return f"; if it stands for a missing value, say --missing {as_option([text_of(label)])}"
+    return ""
 
 
 def _ends_of_ranges(labels: Sequence[Label]) -> list[tuple[float, float]]:

@@ -67,7 +67,8 @@ def read_like(
         _require_columns(path, schema.variables, reading)
         if isinstance(table, Households):
             return _read_households_like(path, table, levels, bins, reading)
-        records = in_bins(read_records(path, schema.variables, levels, reading), bins)
+        records = read_records(path, schema.variables, levels, reading)
+        records = in_bins(_spelt_alike(records, bins) if reading.normalise else records, bins)
     except MicrodataError as error:
         raise error if error.file is not None else error.in_file(path) from None
     return records.recoded(schema, records.codes)
@@ -91,8 +92,17 @@ def _read_households_like(path, table: Households, levels, bins, reading) -> Hou
     households = read_households(
         path, schema.household, schema.household_level, columns, levels, reading=reading
     )
-    persons = Microdata(schema.table, in_bins(households.persons, bins).codes)
+    persons: Records = households.persons
+    if reading.normalise:
+        persons = _spelt_alike(persons, bins)
+    persons = Microdata(schema.table, in_bins(persons, bins).codes)
     return with_schema_of(households.with_persons(persons, schema.head), table)
+
+
+def _spelt_alike(table: Records, bins: Mapping[str, Merged]) -> Records:
+    """Records whose values are spelt as the labels of the original that were merged."""
+    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
+    return in_bins(table, {name: of.in_one_spelling(levels[name]) for name, of in bins.items()})
 
 
 def coded_files(
