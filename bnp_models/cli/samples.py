@@ -15,7 +15,7 @@ import pandas as pd
 from bnp_models.cli.folder import located, reading_of, variables_of
 from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
+from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
@@ -312,7 +312,7 @@ def read_household_sample(
             table = table.with_persons(persons, head)
         except MicrodataError as error:
             table = table.with_persons(persons)
-            _tell_of_no_head(data, persons, head, given.head, error)
+            _tell_of_no_head(data, persons, head, given, error)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
 
@@ -350,7 +350,7 @@ def _tell_of_no_head(
     data: Data,
     persons: Microdata,
     head: tuple[str, Label] | None,
-    asked: str | None,
+    given: HouseholdFit,
     error: MicrodataError,
 ) -> None:
     """Say why heads are no variables of households, or refuse it where they should be.
@@ -361,13 +361,14 @@ def _tell_of_no_head(
         If --head asks for them, or households have no head, or several, and everybody's
         relationship is known.
     """
-    if asked == "yes" or head is None:
+    if given.head == "yes" or head is None:
         raise error
     relationship = persons.codes[:, persons.schema.variables.index(head[0])]
     if error.row is not None and (relationship >= 0).all():
         problem = error.problem.removesuffix(", or leave out the head")
-        # Households that are several are right with no model of heads.
-        if NUMBERED_ANEW not in problem:
+        # Households that are several are right with no model of heads, and the shipped rules want
+        # one head of each.
+        if NUMBERED_ANEW not in problem and given.rules not in SHIPPED:
             problem += ", or say --head no, which models heads like other persons"
         raise MicrodataError(problem, row=error.row, column=error.column)
     _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
