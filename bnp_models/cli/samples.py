@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.cli.folder import located, reading_of, variables_of
-from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
+from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say_labels
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
@@ -463,16 +463,20 @@ def recoded(
             "--variables"
         )
     with located(data):
-        own = own_levels(table, by_variable(data.recoding.level))
+        said = by_variable(data.recoding.level)
+        own = own_levels(table, said)
         if both := sorted(by.keys() & own.keys()):
             raise UsageError(
                 f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
             )
-        changed = in_bins(table, own)
-        if data.recoding.number:
-            numbers = as_numbers(changed.schema, by_variable(data.recoding.number))
-            changed = changed.recoded(numbers, changed.codes)
-        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        changed = _as_said(data, in_bins(table, own))
+        apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        if apart:
+            own |= own_levels(
+                table, {name: codes | said.get(name, set()) for name, codes in apart.items()}
+            )
+            changed = _as_said(data, in_bins(table, own))
+        say_labels(data, changed)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
@@ -495,6 +499,14 @@ def recoded(
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
     return changed, Changes(table, recoding, tuple(commas))
+
+
+def _as_said(data: Data, table: Records) -> Records:
+    """Records whose labels that --number explains are numbers."""
+    if not data.recoding.number:
+        return table
+    schema = as_numbers(table.schema, by_variable(data.recoding.number))
+    return table.recoded(schema, table.codes)
 
 
 def _refuse_identifying(
