@@ -116,8 +116,17 @@ def test_labels_that_are_no_numbers_are_said(tmp_path, capsys):
     numbers = [str(k) for k in range(60)]
     pd.DataFrame({"x": [*numbers, *["unknown"] * 5, *["90+"] * 3]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 0
+    said = capsys.readouterr()
     assert "keeps levels of column 'x' that are no single numbers: '90+' (3 records) and "\
-        "'unknown' (5 records)" in capsys.readouterr().err  # fmt: skip
+        "'unknown' (5 records)" in said.err  # fmt: skip
+    assert said.out.startswith("0 candidates: no combination is missing of which chance alone")
+    # The numbers from 50 on are the top level, 90+ among them.
+    assert suggest(path, "--top-code", "x=50") == 0
+    said = capsys.readouterr().err
+    assert "no single numbers: 'unknown' (5 records)" in said and "90+" not in said
+    pd.DataFrame({"x": [*numbers, *["60+"] * 3]}).to_csv(path, index=False)
+    assert suggest(path, "--top-code", "x=60") == 0
+    assert "keeps levels" not in capsys.readouterr().err
     pd.DataFrame({"x": [*numbers, "12.5.1", "12.5.1", "30-40"]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 2
     assert "'12.5.1' (2 records) cannot be read as numbers" in one_line(capsys)
