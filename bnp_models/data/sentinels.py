@@ -44,7 +44,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     number of such digits, or of one digit. It is told
 
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
-      as -2 to 2; or if it is far below other negative numbers; or if there are no others;
+      as -2 to 2; or if it is far below other negative numbers; or if there is no other label;
     - above: if it is farther from the next number than other numbers are from each other;
     - within: if it is 97 to 99, 997 to 999 and so on, with many more records than its neighbours.
 
@@ -63,8 +63,9 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     if not any(_has_form(number, _BELOW) for number in points):
         return []
     among_ranges = _ends_of_ranges(labels)
-    if not among_ranges and all(number < 0 and _has_form(number, _BELOW) for number in points):
-        # There is no number that these could be below.
+    words = any(c and plain_number(label) is None for label, c in zip(labels, counts, strict=True))
+    if not words and all(number < 0 and _has_form(number, _BELOW) for number in points):
+        # There is nothing that these could be below.
         found = set(points)
     elif len(points) + len(among_ranges) < 3:
         return []
