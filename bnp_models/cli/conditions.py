@@ -26,9 +26,9 @@ def suggest(command: Suggest) -> int:
     if len(frame):
         say(
             output,
-            f"{counted(len(frame), 'candidate')}, each of which somebody has to confirm: in "
+            f"{counted(len(frame), 'candidate')}, each of which a person has to confirm: in "
             f"{output.folder}, remove the ? if the combination is impossible, and remove the row "
-            "if it is only rare",
+            "if the combination is only rare",
         )
     else:
         say(
@@ -38,7 +38,11 @@ def suggest(command: Suggest) -> int:
         )
     for by, of in settling_variables(table, command.least):
         pair = shlex.quote("=".join(_as_name(name) for name in (by, of)))
-        say(output, f"{by} settles {of}: --settles {pair} says so without these rows")
+        say(
+            output,
+            f"{by} determines {of}: the option --settles {pair} can replace the candidates for "
+            "these two variables",
+        )
     return 0
 
 

@@ -33,7 +33,8 @@ def data_files(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     ]
     if len(piped) > 1:
         raise UsageError(
-            f"{listed(piped)}: - is standard input, which can be read once; name files"
+            f"{listed(piped)}: - is standard input, which can be read only once; give the names of "
+            "files for the others"
         )
     with contextlib.ExitStack() as stack:
         sources = {path: stack.enter_context(Source(path)) for path in {path for _, path in named}}

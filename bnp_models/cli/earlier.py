@@ -22,14 +22,14 @@ _OWN = (
 
 
 def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
-    """Read the run that data sets were made from; draws of the same key make the same ones.
+    """Read a finished run; data sets that are made from it with the same key are the same.
 
     Parameters
     ----------
     folder
         Where synthesize wrote its results.
     inputs, settings
-        Those of this command, which must be those of the run.
+        Input and settings of this command, which must be those of the run.
 
     Raises
     ------
@@ -44,7 +44,8 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
         raise UsageError(f"{where}: holds no finished run of synthesize ({error})") from None
     if "sample_sha256" in recorded and recorded["sample_sha256"] != inputs.table.digest:
         raise UsageError(
-            f"{where}: its sample has other records, variables or levels; give the same SAMPLE"
+            f"{where}: the sample of this run has other records, variables or levels; give the "
+            "same SAMPLE"
         )
     different = [
         name for name, value in settings.items()
@@ -52,8 +53,8 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
     ]  # fmt: skip
     if different:
         raise UsageError(
-            f"{where}: was made with another {listed(map(flag, different))}; the draws are those "
-            "of that run, so leave these options out"
+            f"{where}: this run was made with other values of {listed(map(flag, different))}; its "
+            "draws are used again, so leave these options out"
         )
     model = inputs.model
     if missing := [name for name in (*model.parameters, "alpha") if name not in draws]:

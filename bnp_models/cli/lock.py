@@ -21,7 +21,7 @@ class FolderInUse(ValueError):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; what a killed one held is free.
+    """Lock a folder for this process; the lock of a process that was killed is free.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def locked(folder: Path) -> Iterator[None]:
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
             raise FolderInUse(
-                f"another run is at work there ({holder or 'of which nothing more is known'}); "
+                f"another run is using this folder ({holder or 'of which nothing more is known'}); "
                 "wait for it, stop it, or choose another folder"
             ) from None
         except OSError:

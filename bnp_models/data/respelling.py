@@ -1,4 +1,4 @@
-"""Columns as they are to be read: numbers in one notation, and one spelling of each value."""
+"""Columns as they are read: all numbers in one notation, and one spelling of each value."""
 
 import logging
 import re
@@ -166,7 +166,7 @@ def with_decimal_commas(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFra
 
 
 def require_readable(labels: Sequence[Label], counts: Iterable[int], name: str, need: str) -> None:
-    """Refuse labels with digits of which nobody knows whether they are numbers.
+    """Refuse labels with digits that cannot be read as numbers.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _one_spelling(
     if not new:
         return new
     source.once(("spelling", name), lambda: _LOG.warning(
-        "%s: column %s: one value in several spellings was made one: %s", source, quoted(name),
+        "%s: column %s: different spellings of one value were merged: %s", source, quoted(name),
         _listed([f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
                  for old, to in sorted(new.items(), key=lambda x: (-counts[x[0]], text_of(x[0])))]),
     ))  # fmt: skip

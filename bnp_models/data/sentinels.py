@@ -1,4 +1,4 @@
-"""Numbers that are no numbers: codes such as 9999, 97 to 99, and -9 to -1."""
+"""Codes among numbers, such as 9999, 97 to 99, and -9 to -1."""
 
 import re
 import statistics
@@ -29,7 +29,7 @@ _LEAST, _TIMES = 5, 3
 
 
 def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
-    """Return the labels that look like codes for something else among numbers.
+    """Return the labels that look like codes among numbers, such as a code for "no answer".
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
 
     Notes
     -----
-    A code has nines, eights or sevens only, or is 94 to 99, 994 to 999 and so on, or is a negative
-    number of such digits, or of one digit. It is told
+    A number can be a code if all its digits are 9, 8 or 7, if it is 94 to 99, 994 to 999 and so on,
+    or if it is a negative number of such digits or of one digit. It is taken for a code
 
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
       as -2 to 2; or if it is far below other negative numbers; or if there is no other label;
@@ -97,12 +97,14 @@ def other_reading(label: Label, known: Iterable[Label]) -> str:
     Examples
     --------
     >>> from bnp_models.data.sentinels import other_reading
-    >>> other_reading("1.0", ["1", "2"]), other_reading("*", ["1", "2"])
-    ("; if it is '1', say --normalise", "; if it stands for a missing value, say --missing '*'")
+    >>> other_reading("1.0", ["1", "2"])
+    "; if it is another spelling of '1', say --normalise"
+    >>> other_reading("*", ["1", "2"])
+    "; if it stands for a missing value, say --missing '*'"
     """
     same = next((one for one in known if spelling_key(one) == spelling_key(label)), None)
     if same is not None:
-        return f"; if it is {shown(same)}, say --normalise"
+        return f"; if it is another spelling of {shown(same)}, say --normalise"
     if looks_missing(label):
         return f"; if it stands for a missing value, say --missing {as_option([text_of(label)])}"
     return ""

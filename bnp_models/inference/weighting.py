@@ -1,8 +1,8 @@
 """Runs on records with design weights, with the classes of the weights summed out.
 
-A law is a `Run` on the records without their weight class, which is summed out of its draws. All
-functions that use the parameters of a run accept a law. The law of a run on records without weights
-is the run itself.
+A law is a distribution of records: it is a `Run` on the records without their weight class, which
+is summed out of its draws. All functions that use the parameters of a run accept a law. If the
+records have no weights, the law is the run itself.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
 def sample_law(run: Run) -> Run:
-    """Law (a `Run`) of a record of the sample.
+    """Return the distribution, as a `Run`, of a record of the sample.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def sample_law(run: Run) -> Run:
 
 
 def population_law(run: Run) -> Run:
-    """Law (a `Run`) of a person who is drawn at random from the population.
+    """Return the distribution, as a `Run`, of a person drawn at random from the population.
 
     Examples
     --------
@@ -42,7 +42,9 @@ def population_law(run: Run) -> Run:
 
 
 def unsampled_law(run: Run) -> Run:
-    """Law (a `Run`) of a person who was not sampled: a record stands for w - 1 such persons.
+    """Return the distribution, as a `Run`, of a person who was not sampled.
+
+    A record of weight w stands for w - 1 such persons.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Risk of records that are not alone in the sample: E(1 / F) of cells with several records.
 
 F - f persons of the cell are not in the sample. Given the model's probability of the cell, their
-number is binomial. With the layer for ties (`bnp_models.risk.ties`), whose posterior given f has
-shape shape_c + f, it is negative binomial.
+number is binomial. With the correction for overdispersion (`bnp_models.risk.ties`), whose posterior
+given f has shape shape_c + f, it is negative binomial.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def shared_risks(
     Parameters
     ----------
     tied
-        The layer for ties for each of D draws; None for the model alone.
+        The correction for overdispersion for each of D draws; None for the model alone.
     counts
         (C,) records of the sample in each cell, at least 2.
     log_b, log_q
