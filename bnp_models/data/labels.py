@@ -1,6 +1,5 @@
 """Warnings about labels: codes for missing values, and one label in two spellings."""
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
@@ -13,9 +12,12 @@ from bnp_models.data.sentinels import codes_among, looks_missing
 from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
 
 
-def label_warnings(table: Records) -> list[str]:
-    """Return sentences on labels that look like missing values or dates, or are one value spelt
-    twice: one of each kind, of all variables.
+# Labels of columns that a message writes out.
+_PAIRS = 6
+
+
+def missing_codes(table: Records) -> dict[str, list[str]]:
+    """Return texts of the labels that look like codes of missing values, by variable.
 
     Parameters
     ----------
@@ -26,15 +28,49 @@ def label_warnings(table: Records) -> list[str]:
     -----
     Codes among numbers are those of `codes_among`.
     """
-    missing, codes_of, spelt, were = [], {}, [], []
+    found = {}
+    for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
+        among = codes_among(labels, level_counts(table, name))
+        codes = [text_of(label) for label in labels if label in among or looks_missing(label)]
+        if codes:
+            found[name] = codes
+    return found
+
+
+_ADVICE = (
+    "where a value is not known, say so by column (--missing {option}); where there is none, the "
+    "label is a level as it is, and --level in the place of --missing says so"
+)
+
+
+def _of_columns(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels of columns as --missing takes them, of a few columns."""
+    more = ",.." if len(pairs) > _PAIRS else ""
+    return as_option(f"{name}={text}" for name, text in pairs[:_PAIRS]) + more
+
+
+def label_warnings(
+    table: Records,
+    settled: Mapping[tuple[str, str], str] | None = None,
+) -> list[str]:
+    """Return sentences on labels that look like missing values or dates, or are one value spelt
+    twice: one of each kind, of all variables.
+
+    Parameters
+    ----------
+    table
+        As of `missing_codes`.
+    settled
+        By variable and text of a label that looks like a missing value and that another variable
+        settles, the words that say where.
+    """
+    codes_of, settled = missing_codes(table), settled or {}
+    missing, spelt, were = [], [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
-        among = codes_among(labels, numbers)
-        codes = [label for label in labels if label in among or looks_missing(label)]
-        if codes:
-            missing.append(f"{quoted(name)} has {with_counts(codes, counts)}")
-            codes_of[name] = [text_of(label) for label in codes]
+        if name in codes_of:
+            missing.append(f"{quoted(name)} has {with_counts(codes_of[name], counts)}")
         spelt += [f"{with_counts(same, counts)} of {quoted(name)}"
                   for same in several_spellings(labels)]  # fmt: skip
         if dates := ranges_of_dates(labels):
@@ -42,14 +78,19 @@ def label_warnings(table: Records) -> list[str]:
             were.append(f"{quoted(name)} has dates among ranges: {made}")
     sentences = []
     if missing:
-        every = dict.fromkeys(text for texts in codes_of.values() for text in texts)
-        name, (first, *_) = next(iter(codes_of.items()))
         their = "its levels" if len(missing) == 1 else "their levels"
-        these = "is it" if sum(map(len, codes_of.values())) == 1 else "are they"
+        pairs = [(name, text) for name, texts in codes_of.items() for text in texts]
+        unclear = [pair for pair in pairs if pair not in settled]
+        advice = [_ADVICE.format(option=_of_columns(unclear))] if unclear else []
+        if settled:
+            level = "=".join(next(iter(settled)))
+            advice.append(
+                f"{first_parts(list(settled.values()), 'variable')}, which says that there is no "
+                f"value: a level of its own, as it is (--level {level}), or, tied to the other "
+                f"column, --missing {_of_columns(list(settled))} --empty-as-level"
+            )
         sentences.append(
-            f"missing values? {first_parts(missing, 'variable')} among {their}; {these} to be read "
-            f"as missing, say --missing {as_option(every)}, else --level "
-            f"{shlex.quote(f'{name}={first}')} or rename the label"
+            f"missing values? {first_parts(missing, 'variable')} among {their}; {'; '.join(advice)}"
         )
     if spelt:
         sentences.append(
