@@ -121,7 +121,7 @@ class Risk(Command):
         "all two-way interactions, and with selected two-way interactions. A model of cells also "
         "writes them to cells.csv")  # fmt: skip
     limits: Limits = part(Limits)
-    data: Data = part(Data, fixed={"takes_id": True})
+    data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
     fit: Fit = _fit("risk", ("households",))
     chains: Chains = part(Chains)
     processes: Processes = part(Processes)
@@ -211,7 +211,7 @@ class Synthesize(Command):
     )
 
     made: Datasets = part(Datasets)
-    data: Data = part(Data, without=("id",), variables=_USED)
+    data: Data = part(Data, without=("id",), fixed={"takes_weights": True}, variables=_USED)
     fit: Fit = _fit("synthesize", ("cells",))
     chains: Chains = part(Chains)
     processes: Processes = part(Processes)
@@ -492,7 +492,7 @@ class Protect(Command):
     population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
     limits: Limits = part(Limits)
     protection: Protection = part(Protection)
-    data: Data = part(Data, fixed={"takes_id": True})
+    data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
     fit: Fit = _fit("protect", ("households", "cells"))
     chains: Chains = part(Chains)
     processes: Processes = part(Processes)

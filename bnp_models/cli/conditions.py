@@ -8,6 +8,7 @@ from bnp_models.cli.folder import reading_of, say, shows_progress, variables_of
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import recoded, with_empty_levels
+from bnp_models.data.display import counted
 from bnp_models.data.folders import read_records
 from bnp_models.data.messages import in_quotes
 from bnp_models.data.microdata import Records
@@ -22,12 +23,19 @@ def suggest(command: Suggest) -> int:
     output = command.output
     frame = suggest_conditions(table, command.least, progress=shows_progress(output))
     write_frame(frame, output.folder)
-    say(
-        output,
-        f"{len(frame)} candidates, each of which a person has to confirm: in {output.folder}, "
-        "remove the ? if the combination is impossible, and remove the row if the combination is "
-        "only rare",
-    )
+    if len(frame):
+        say(
+            output,
+            f"{counted(len(frame), 'candidate')}, each of which a person has to confirm: in "
+            f"{output.folder}, remove the ? if the combination is impossible, and remove the row "
+            "if the combination is only rare",
+        )
+    else:
+        say(
+            output,
+            "0 candidates: no combination is missing of which chance alone would give "
+            f"{command.least:g} records; {output.folder} has none",
+        )
     for by, of in settling_variables(table, command.least):
         pair = shlex.quote("=".join(_as_name(name) for name in (by, of)))
         say(

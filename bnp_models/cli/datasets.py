@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from bnp_models.cli.commands import Datasets, Impute, Synthesize
 from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
+from bnp_models.cli.models import counts_cells
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import (
     dataset_names,
@@ -39,6 +41,7 @@ from bnp_models.inference.arviz import write_netcdf
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
+from bnp_models.risk.missing_keys import num_incomplete
 from bnp_models.synthesis import synthesize as data_sets
 from bnp_models.synthesis.given import check_given
 from bnp_models.synthesis.margins import Margins, level_margins
@@ -46,6 +49,8 @@ from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
 from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
+
+_LOG = logging.getLogger(__name__)
 
 
 def synthesize(command: Synthesize) -> int:
@@ -70,11 +75,26 @@ def synthesize(command: Synthesize) -> int:
     command = dataclasses.replace(command, made=made)
     _check_kept(command, inputs)
     _check_given(command, inputs)
+    _tell_of_missing(command, inputs)
     more = {"given": made.given} if made.given else {}
     return _make_datasets(
         command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
         keep_missing=made.keep_missing,
         **more,
+    )  # fmt: skip
+
+
+def _tell_of_missing(command: Synthesize, inputs: Inputs) -> None:
+    """Say that synthetic files have values where some of the sample's are missing."""
+    made, table = command.made, records_of(persons_of(inputs.table))
+    if not table.has_missing or made.keep_missing or made.keep:
+        return
+    as_cells = counts_cells(command.name, command.fit.model, command.data.sample)
+    keep = "" if as_cells else "; say --keep-missing for files with as many missing values"
+    _LOG.warning(
+        "%s: %s of %s records have missing values, which are taken as missing at random, and the "
+        "synthetic files have a value in each cell%s",
+        command.data.sample, f"{num_incomplete(table):,}", f"{table.n:,}", keep,
     )  # fmt: skip
 
 

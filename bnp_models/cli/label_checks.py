@@ -1,6 +1,7 @@
 """Checks of the labels of a sample, which warn or refuse before any other work is done."""
 
 import logging
+import math
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 
@@ -18,7 +19,7 @@ from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
 from bnp_models.data.reading import read_frame, read_levels
 from bnp_models.data.recoding import Merged
-from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, text_of
 from bnp_models.data.sentinels import codes_among
 from bnp_models.data.spelling import are_dates, ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
@@ -61,8 +62,6 @@ def check_labels(
         an order that was asked for, a top code, or merged levels; or if nobody declared the order
         of a variable.
     """
-    said = by_variable((*data.recoding.level, *data.recoding.number))
-    _require_values(table, by_variable(data.recoding.number))
     require_order(data, table, ordered)
     uses = _uses(data, ordered)
     least = data.recoding.merge_rare or 0
@@ -77,10 +76,10 @@ def check_labels(
         numbers = level_counts(table, name)
         counts = {text_of(label): int(n) for label, n in zip(labels, numbers, strict=True)}
         _refuse_dates(name, labels, counts)
-        known = said.get(name, set())
+        known: Collection[str] = ()
         if own is not None:
             # What has a row of its own in the file is in no range.
-            known = known | own.codes.keys()
+            known = own.codes.keys()
             uses[name] = f"a range of {data.recoding.recode_by}"
         elif name not in uses and any(0 < n < least for n in numbers):
             uses[name] = f"--merge-rare {least}"
@@ -112,8 +111,12 @@ def check_labels(
             as_option(f"{x}={text}" for x, codes in apart.items() for text in sorted(codes)),
             name, first, name, first,
         )  # fmt: skip
-        said = said | {name: said.get(name, set()) | codes for name, codes in apart.items()}
-    for sentence in label_warnings(table, said, _settled_codes(table, said)):
+    return apart
+
+
+def say_labels(data: Data, table: Records) -> None:
+    """Say which labels may stand for missing values, or are one value in several spellings."""
+    for sentence in label_warnings(table, _settled_codes(table)):
         _LOG.warning("%s: %s", data.sample, sentence)
     # A box that is ticked or empty.
     ticked = [
@@ -129,15 +132,12 @@ def check_labels(
             "(synthesize --keep-missing keeps it empty)",
             data.sample, listed(ticked),
         )  # fmt: skip
-    return apart
 
 
-def _settled_codes(
-    table: Records, said: Mapping[str, Collection[str]]
-) -> dict[tuple[str, str], str]:
+def _settled_codes(table: Records) -> dict[tuple[str, str], str]:
     """Words, by variable and label that looks like a missing value and that another settles."""
     found = {}
-    for name, texts in missing_codes(table, said).items():
+    for name, texts in missing_codes(table).items():
         j = table.schema.variables.index(name)
         for text in texts:
             settled = [one for one in find_settled(table, text) if one.variable == j]
@@ -177,16 +177,6 @@ def _has_order(data: Data, name: str) -> bool:
         return False
     frame, _ = read_frame(data.sample, [name], reading_of(data))
     return isinstance(frame[name].dtype, pd.CategoricalDtype)
-
-
-def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:
-    """Refuse values of --number that do not occur."""
-    for name, texts in said.items():
-        if name not in table.schema.variables:
-            raise unknown_variable(name, table.schema.variables, "variable")
-        known = set(map(text_of, table.schema.levels[table.schema.variables.index(name)]))
-        if unknown := sorted(set(texts) - known):
-            raise MicrodataError(f"has no value {unknown[0]!r}; correct --number", column=name)
 
 
 def _uses(data: Data, ordered: Iterable[str]) -> dict[str, str]:
@@ -276,15 +266,27 @@ def by_variable(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return found
 
 
-def say_kept(data: Data, option: str, name: str, table: Records, left: Collection[Label]) -> None:
-    """Say which labels that are no numbers stay as they are where numbers are asked for."""
+def say_kept(
+    data: Data,
+    option: str,
+    name: str,
+    table: Records,
+    left: Collection[Label],
+    top: float = math.inf,
+) -> None:
+    """Say which labels that are no numbers stay as they are where numbers are asked for.
+
+    Those of numbers from `top` on are what they become.
+    """
     labels = table.schema.levels[table.schema.variables.index(name)]
     counts = level_counts(table, name)
     texts = {text_of(label) for label in left if not isinstance(label, OwnLevel)}
     kept = {
         text_of(label): int(n)
         for label, interval, n in zip(labels, read_numbers(labels), counts, strict=True)
-        if text_of(label) in texts and n and (interval is None or interval.low < interval.high)
+        if text_of(label) in texts
+        and n
+        and (interval is None or interval.low < interval.high and interval.low < top)
     }
     if kept:
         _LOG.warning(

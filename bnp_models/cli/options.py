@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
+from bnp_models.data.messages import listed
+
 
 class UsageError(ValueError):
     """Options that do not fit the data, or a folder that cannot be used."""
@@ -213,7 +215,19 @@ class Parser(argparse.ArgumentParser):
                 "; names in a list have commas between them (--variables age,sex), and what has "
                 "blanks is put in quotation marks"
             )
-        raise ParseError(f"{self.prog}: error: {one_line(message)}")
+        raise ParseError(f"{self.prog}: error: {one_line(message)}{self._elsewhere(message)}")
+
+    def _elsewhere(self, message: str) -> str:
+        """Sentence on the commands that have the option which a message is about."""
+        unknown = re.match(r"unrecognized arguments: (--[a-z-]+)", message)
+        if unknown is None:
+            return ""
+        having = [
+            name
+            for name, of in self.commands.items()
+            if any(unknown[1] == flag(one.name) for one in of.offered)
+        ]
+        return f"; {unknown[1]} is an option of {listed(having)}" if having else ""
 
     def offer(self, command: type[Command]) -> None:
         """Take the options of a command: those that most runs need first, then by headings."""

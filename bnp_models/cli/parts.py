@@ -184,6 +184,9 @@ class Data:
     takes_weights: bool = True
     """Whether the command has --weights."""
 
+    takes_weights: bool = False
+    """Whether the command has --weights."""
+
     @property
     def zeros(self) -> str | None:
         """The option that gives structural zeros, if one does."""

@@ -30,6 +30,7 @@ from bnp_models.cli.release import (
     with_strictness,
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed, quoted
@@ -171,8 +172,7 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     asked = command.protection
     with located(command.data):
         check_table(table, command.population_size)
-        if isinstance(inputs.table, WeightedMicrodata):
-            inputs.table.require_counts()
+        check_weights_for(command.data, persons_of(inputs.table), command.population_size)
     if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "

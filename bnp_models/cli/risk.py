@@ -24,6 +24,7 @@ from bnp_models.cli.release import (
     with_strictness,
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
@@ -105,8 +106,7 @@ def risk(command: Risk) -> int:
     reading = _reading_of_missing(command, records_of(table))
     with located(data):
         check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        if isinstance(table, WeightedMicrodata):
-            table.require_counts()
+        check_weights_for(data, table, command.population_size)
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
         ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
@@ -241,6 +241,16 @@ def _write_risk(
         run, command.population_size, coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
     )  # fmt: skip
+    # A key without a constant has the figures of the whole key, and not those of fewer draws.
+    finest = records_of(persons_of(inputs.table)).schema.num_cells
+    coarser = {
+        text: dataclasses.replace(
+            one, tau1=result.tau1.ravel(), tau2=result.tau2.ravel(),
+            num_uniques=None if result.num_uniques is None else result.num_uniques.ravel(),
+        )
+        if one.table.schema.num_cells == finest else one
+        for text, one in coarser.items()
+    }  # fmt: skip
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),

@@ -13,18 +13,19 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.cli.folder import located, reading_of, variables_of
-from bnp_models.cli.label_checks import by_variable, check_labels, say_kept
+from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say_labels
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
+from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
 from bnp_models.data.bins import Bins, bin_columns, in_bins
 from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
 from bnp_models.data.display import first_parts
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_columns import household_columns
-from bnp_models.data.households import Households, read_households
+from bnp_models.data.households import NUMBERED_ANEW, Households, read_households
 from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
 from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
@@ -34,7 +35,7 @@ from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.spelling import are_dates
-from bnp_models.data.weight_classes import records_of, weighted_microdata
+from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
 from bnp_models.rules.census import OTHER_SEX, find_head
@@ -47,6 +48,7 @@ from bnp_models.zeros.settled import (
     find_settled,
     in_words,
     keep_empty,
+    missing_by_design,
     ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
@@ -291,17 +293,17 @@ def with_empty_levels(
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
-    for some, then in (
-        (made, f"these values become the level {NOT_APPLICABLE!r}" + ("" if tied else
-         ", but the model takes no structural zeros, and may draw other values for these records")),
-        (others, (
-            "these values are taken as missing at random, which means that every record has a "
-            "value; if these records have none, say --empty-as-level, which gives them the level "
-            f"{NOT_APPLICABLE!r}"
-        )),
-    ):  # fmt: skip
-        for sentence in in_words(table, some):
-            _LOG.warning("%s: %s; %s", data.sample, sentence, then)
+    untied = (
+        ", but the model takes no structural zeros, and may draw other values for these records"
+    )
+    untied = "" if tied else untied
+    for sentence in in_words(table, made):
+        _LOG.warning(
+            "%s: %s; these values become the level %r%s",
+            data.sample, sentence, NOT_APPLICABLE, untied,
+        )  # fmt: skip
+    for sentence in missing_by_design(table, others):
+        _LOG.warning("%s: %s", data.sample, sentence)
     table = empty_as_level(table, made)
     return keep_empty(table) if keep_missing else table
 
@@ -343,7 +345,7 @@ def read_household_sample(
             table = table.with_persons(persons, head)
         except MicrodataError as error:
             table = table.with_persons(persons)
-            _tell_of_no_head(data, persons, head, given.head, error)
+            _tell_of_no_head(data, persons, head, given, error)
     _check_household_columns(data, table, head, given.head)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
@@ -421,7 +423,7 @@ def _tell_of_no_head(
     data: Data,
     persons: Microdata,
     head: tuple[str, Label] | None,
-    asked: str | None,
+    given: HouseholdFit,
     error: MicrodataError,
 ) -> None:
     """Say why heads are no variables of households, or refuse it where they should be.
@@ -432,14 +434,16 @@ def _tell_of_no_head(
         If --head asks for them, or households have no head, or several, and everybody's
         relationship is known.
     """
-    if asked == "yes" or head is None:
+    if given.head == "yes" or head is None:
         raise error
     relationship = persons.codes[:, persons.schema.variables.index(head[0])]
     if error.row is not None and (relationship >= 0).all():
-        raise MicrodataError(
-            f"{error.problem}; --head no models heads like other persons",
-            row=error.row, column=error.column,
-        )  # fmt: skip
+        problem = error.problem.removesuffix(", or leave out the head")
+        # Households that are several are right with no model of heads, and the shipped rules want
+        # one head of each.
+        if NUMBERED_ANEW not in problem and given.rules not in SHIPPED:
+            problem += ", or say --head no, which models heads like other persons"
+        raise MicrodataError(problem, row=error.row, column=error.column)
     _LOG.warning("%s: heads are modelled like other persons, because %s", data.sample, error)
 
 
@@ -472,6 +476,20 @@ def weights_and_variables(
         variables = [name for name in variables or names if name not in beside.values()]
     weights = None if data.weights is None else read_weights(data.sample, data.weights, reading)
     return weights, variables
+
+
+def check_weights_for(data: Data, table: Records, population_size: int) -> None:
+    """Check that weights, if there are any, count persons, and say where they do not fit.
+
+    Raises
+    ------
+    MicrodataError
+        If a weight is below one.
+    """
+    if isinstance(table, WeightedMicrodata):
+        table.require_counts()
+        for sentence in table.warnings(population_size):
+            _LOG.warning("%s: %s", data.sample, sentence)
 
 
 def recoded(
@@ -529,11 +547,14 @@ def recoded(
                 "file instead"
             )
         _refuse_design(data, table, {*bins, *top, *by}, of_households)
-        changed = in_bins(table, own)
+        changed = _as_said(data, in_bins(table, own))
         apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
-        own |= own_levels(table, {name: codes | said.get(name, set())
-                                  for name, codes in apart.items()})  # fmt: skip
-        changed = in_bins(table, own)
+        if apart:
+            own |= own_levels(
+                table, {name: codes | said.get(name, set()) for name, codes in apart.items()}
+            )
+            changed = _as_said(data, in_bins(table, own))
+        say_labels(data, changed)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
@@ -549,13 +570,21 @@ def recoded(
         changed, made = bin_columns(changed, bins)
         for name in bins:
             say_kept(data, "--bins", name, table, made[name].labels)
-        for name in top:
-            say_kept(data, "--top-code", name, table, merged[name].labels)
+        for name, number in top.items():
+            say_kept(data, "--top-code", name, table, merged[name].labels, number)
         _refuse_identifying(data, changed, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
     return changed, Changes(table, recoding, tuple(commas))
+
+
+def _as_said(data: Data, table: Records) -> Records:
+    """Records whose labels that --number explains are numbers."""
+    if not data.recoding.number:
+        return table
+    schema = as_numbers(table.schema, by_variable(data.recoding.number))
+    return table.recoded(schema, table.codes)
 
 
 def _refuse_design(
@@ -618,7 +647,7 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
         names = listed(repr(one.variable) for one in others)
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
     # It may be what records are to be told by.
-    by_id = data.takes_id and data.id is None and first.alone == 1
+    by_id = data.takes_id and data.id is None and first.alone == 1 and not first.decimals
     carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
     dropped = as_option([*data.drop, *(one.variable for one in found)])
     raise MicrodataError(

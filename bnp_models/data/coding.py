@@ -14,7 +14,7 @@ from bnp_models.data.schema import (
     text_of,
     undeclared_level,
 )
-from bnp_models.data.spelling import shown, spelling_key
+from bnp_models.data.sentinels import other_reading
 
 
 class ColumnCoder:
@@ -117,15 +117,8 @@ class ColumnCoder:
         """Raise the error for a label that is not declared, if there are rows with it."""
         if rows.size:
             labels = in_type_of([*self._labels, label], self._declared)
-            same = [one for one in labels if spelling_key(one) == spelling_key(label)]
-            # It may be the value that the other file has in another spelling.
-            hint = (
-                (f"; if it is another spelling of {shown(same[0])}, say --normalise")
-                if same
-                else ""
-            )
             raise MicrodataError(
-                undeclared_level(label, labels) + hint,
+                undeclared_level(label, labels) + other_reading(label, labels),
                 row=first_row + int(rows[0]),
                 column=self._variable,
             )

@@ -16,12 +16,15 @@ from bnp_models.data.reading import (
     choose_columns,
     parquet_dataset,
     parquet_errors,
+    parquet_names,
     read_microdata,
     stands_for_missing,
     tell_of_unused,
 )
+from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import is_respelled, respelled_labels
 from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
-from bnp_models.data.source import opened
+from bnp_models.data.source import Source, opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import replacing
 
@@ -74,13 +77,6 @@ def read_contingency_table(
     >>> counted.digest == table.tabulated.digest
     True
     """
-    if reading.normalise or reading.decimal or reading.thousands:
-        raise MicrodataError(
-            "is counted part by part, and one part does not show how labels are written in the "
-            "others; write the labels alike in all files, and leave --normalise, --decimal and "
-            "--thousands out",
-            file=path,
-        )
     with opened(path) as source:
         declared, chosen = choose_columns(
             source, levels, lambda names: choose_variables(variables, names), reading
@@ -95,17 +91,22 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
     """Read chosen columns into a contingency table."""
     from pyarrow import types
 
-    dataset = parquet_dataset(source)
+    dataset, in_file = parquet_dataset(source), parquet_names(source)
     coders = [
         ColumnCoder(
-            name, declared.get(name), types.is_dictionary(kind), getattr(kind, "ordered", False)
+            # The labels of all parts tell how they are written.
+            name, None if is_respelled(name, reading) else declared.get(name),
+            types.is_dictionary(kind), getattr(kind, "ordered", False),
         )
-        for name, kind in ((name, dataset.schema.field(name).type) for name in variables)
+        for name, kind in ((name, dataset.schema.field(in_file[name]).type) for name in variables)
     ]  # fmt: skip
     tabulator = Tabulator()
     with parquet_errors(source):
         for batch in dataset.to_batches(
-            columns=list(variables), batch_size=_BATCH, batch_readahead=2, fragment_readahead=1
+            columns=[in_file[name] for name in variables],
+            batch_size=_BATCH,
+            batch_readahead=2,
+            fragment_readahead=1,
         ):
             batch.validate(full=True)
             row = tabulator.num_rows
@@ -126,7 +127,41 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
         if coder.categorical and name not in declared:
             unused = np.flatnonzero(level_counts(table, name) == 0)
             tell_of_unused(source, name, [labels[code] for code in unused])
-    return table
+    again = {
+        name: one
+        for name in variables
+        if is_respelled(name, reading)
+        and (one := _respelled(table, name, declared.get(name), source, reading)) is not None
+    }
+    return Recoding.of(schema, again).coarser(table).tabulated if again else table
+
+
+def _respelled(
+    table: ContingencyTable,
+    name: str,
+    declared: Sequence[Label] | None,
+    source: Source,
+    reading: Reading,
+) -> Merged | None:
+    """What becomes of the labels of a variable as they are to be read; None where all stay."""
+    labels = table.schema.levels[table.schema.variables.index(name)]
+    counts = level_counts(table, name)
+    seen = {label: int(n) for label, n in zip(labels, counts, strict=True) if n}
+    new, known = respelled_labels(seen, name, declared, source, reading)
+    if not new and known is None:
+        return None
+    coder = ColumnCoder(name, known)
+    try:
+        # Categories that no record has, and nobody declared, become any level.
+        used = np.arange(len(labels))
+        if known is not None:
+            used[counts == 0] = -1
+        codes = coder.add(used, [new.get(label, label) for label in labels])
+    except MicrodataError as error:
+        # Its row is that of a label.
+        raise MicrodataError(error.problem, column=name) from None
+    levels, recode = coder.finish()
+    return Merged.of(name, labels, np.maximum(recode[codes], 0), levels)
 
 
 def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, list[Label]]:

@@ -499,6 +499,12 @@ def read_households(
     )
 
 
+NUMBERED_ANEW = (
+    "numbered anew in each region or cluster, make one column of its name and the number"
+)
+"""End of the sentence on households whose numbers stand for several."""
+
+
 def _tell_of_numbers(path: str | PathLike, found: Households) -> None:
     """Say that the rows of households are in several places, of a file that is not shuffled."""
     of_household = np.empty(found.num_persons, np.int64)
@@ -508,9 +514,8 @@ def _tell_of_numbers(path: str | PathLike, found: Households) -> None:
     if 2 * several > found.n and _lie_together(places, found.num_persons):
         _LOG.warning(
             "%s: the rows of %d of %d households (%d to %d persons) are in several places of the "
-            "file; if households are numbered anew in each region or cluster, make one column of "
-            "its name and the number",
-            path, several, found.n, found.sizes.min(), found.sizes.max(),
+            "file; if households are %s",
+            path, several, found.n, found.sizes.min(), found.sizes.max(), NUMBERED_ANEW,
         )  # fmt: skip
 
 
@@ -629,8 +634,9 @@ def _require_one_head(
     count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
     raise MicrodataError(
         f"household {quoted(plain_label(ids[i]))} has {count} with the value {quoted(head[1])} "
-        f"({wrong.size} of {len(ids)} households have not exactly one"
-        f"{_in_places(of_household, i)}); correct or drop such households, or leave out the head",
+        f"({wrong.size} of {counted(len(ids), 'household')} {'is' if wrong.size == 1 else 'are'} "
+        f"without exactly one{_in_places(of_household, i)}); correct or drop such households, or "
+        "leave out the head",
         row=int(np.argmax(of_household == i)),
         column=head[0],
     )
@@ -654,7 +660,7 @@ def _in_places(of_household: np.ndarray, household: int) -> str:
         return ""
     return (
         f"; the rows of this one are in {places[household]} places of the file: if households are "
-        "numbered anew in each region or cluster, make one column of its name and the number"
+        + NUMBERED_ANEW
     )
 
 

@@ -57,6 +57,8 @@ class Identifying(NamedTuple):
     """Records per value, where it is groups that the values identify; None otherwise."""
     numbers: bool = False
     """Whether most values are numbers."""
+    decimals: bool = False
+    """Whether most values are numbers that are not whole, as no identifier is."""
 
     @property
     def why(self) -> str:
@@ -110,11 +112,13 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
         if values < LEAST_VALUES:
             continue
         alone = float((counts == 1).sum() / known)
-        seen = (label for label, count in zip(labels, counts, strict=True) if count)
+        seen = [label for label, count in zip(labels, counts, strict=True) if count]
         numbers = sum(looks_like_number(label) for label in seen)
         are_numbers = 2 * numbers > values
         if alone >= (OF_NUMBERS if are_numbers else LARGEST_SHARE):
-            found.append(Identifying(name, values, alone, None, are_numbers))
+            whole = sum(re.fullmatch(r"\s*[0-9]+\s*", text_of(label)) is not None for label in seen)
+            decimals = are_numbers and 2 * whole <= values
+            found.append(Identifying(name, values, alone, None, are_numbers, decimals))
         elif _are_groups(table, name, counts, are_numbers):
             found.append(Identifying(name, values, alone, float(known / values), are_numbers))
         elif numbers > MOST_NUMBERS:

@@ -95,6 +95,33 @@ class OwnLevel(str):
     __slots__ = ()
 
 
+class TrueNumber:
+    """A label that is a number, although it may look like a code, such as 99.
+
+    Its instances are texts or numbers, equal to those that they were made of.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(label: Label) -> Label:
+        """Mark a label."""
+        kinds = {str: _TrueText, int: _TrueInteger, float: _TrueFloat}
+        return kinds[type(label)](label) if type(label) in kinds else label
+
+
+class _TrueText(TrueNumber, str):
+    __slots__ = ()
+
+
+class _TrueInteger(TrueNumber, int):
+    __slots__ = ()
+
+
+class _TrueFloat(TrueNumber, float):
+    __slots__ = ()
+
+
 class Interval(NamedTuple):
     """The numbers from `low` to `high`, both included; an open end is infinite."""
 

@@ -1,48 +1,38 @@
 """Warnings about labels: codes for missing values, and one label in two spellings."""
 
-import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
-from bnp_models.data.label_numbers import OwnLevel, overlapping, plain_number
+from bnp_models.data.label_numbers import TrueNumber, overlapping, plain_number
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, text_of
-from bnp_models.data.sentinels import codes_among
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
+from bnp_models.data.sentinels import codes_among, looks_missing
 from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
-
-# Words and signs of statistical programs, and codes such as -9 and -99.
-_MISSING = re.compile(
-    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|\*+|-{1,3}|"
-    r"#(n/a|null!|div/0!|value!|ref!|name\?|num!)|-[89]|-[89]{2,4})\s*", re.I,
-)  # fmt: skip
 
 # Numbers of a variable that tell whether one of them is a code.
 _MANY = 12
+
 
 # Labels of columns that a message writes out.
 _PAIRS = 6
 
 
-def missing_codes(
-    table: Records, said: Mapping[str, Collection[str]] | None = None
-) -> dict[str, list[str]]:
+def missing_codes(table: Records) -> dict[str, list[str]]:
     """Return texts of the labels that look like codes of missing values, by variable.
 
     Parameters
     ----------
     table
-        Records.
-    said
-        By variable, texts of labels whose meaning the user has declared.
+        Records. Of an `OwnLevel` and a `TrueNumber` it is known what they are.
 
     Notes
     -----
     Codes among numbers are those of `codes_among`.
     """
-    found, said = {}, said or {}
+    found = {}
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         among = codes_among(labels, level_counts(table, name))
         # If there are many numbers, only they tell whether a number is a code.
@@ -50,8 +40,7 @@ def missing_codes(
         codes = [
             text_of(label)
             for label in labels
-            if (label in among or (_looks_missing(label) and not (many and _is_number(label))))
-            and text_of(label) not in said.get(name, ())
+            if label in among or (looks_missing(label) and not (many and _is_number(label)))
         ]
         if codes:
             found[name] = codes
@@ -72,7 +61,6 @@ def _of_columns(pairs: Sequence[tuple[str, str]]) -> str:
 
 def label_warnings(
     table: Records,
-    said: Mapping[str, Collection[str]] | None = None,
     settled: Mapping[tuple[str, str], str] | None = None,
 ) -> list[str]:
     """Return sentences on labels that look like missing values or dates, are one value spelt twice,
@@ -80,13 +68,13 @@ def label_warnings(
 
     Parameters
     ----------
-    table, said
+    table
         As of `missing_codes`.
     settled
         By variable and text of a label that looks like a missing value and that another variable
         settles, the words that say where.
     """
-    codes_of, settled = missing_codes(table, said), settled or {}
+    codes_of, settled = missing_codes(table), settled or {}
     missing, spelt, overlap, were = [], [], [], []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         numbers = level_counts(table, name)
@@ -148,6 +136,28 @@ def _is_number(label: Label) -> bool:
     return plain_number(label) is not None
 
 
-def _looks_missing(label: Label) -> bool:
-    """Whether a label alone looks like the code of a missing value."""
-    return not isinstance(label, OwnLevel) and _MISSING.fullmatch(text_of(label)) is not None
+def as_numbers(schema: Schema, said: Mapping[str, Collection[str]]) -> Schema:
+    """Mark labels of which somebody has said that they are numbers.
+
+    Parameters
+    ----------
+    schema
+        Variables and their levels.
+    said
+        By variable, texts of such labels.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable or a value is unknown.
+    """
+    levels = dict(zip(schema.variables, schema.levels, strict=True))
+    for name, texts in said.items():
+        if name not in levels:
+            raise unknown_variable(name, schema.variables, "variable")
+        if unknown := sorted(set(texts) - set(map(text_of, levels[name]))):
+            raise MicrodataError(f"has no value {unknown[0]!r}; correct --number", column=name)
+        levels[name] = tuple(
+            TrueNumber.of(label) if text_of(label) in texts else label for label in levels[name]
+        )
+    return Schema(schema.variables, tuple(levels.values()))

@@ -60,7 +60,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     """
     if not rows:
         raise MicrodataError("the file is empty; expected a header and records", file=source)
-    header, body = list(map(_one_line, rows[0].cells)), rows[1:]
+    header, body = list(map(one_line, rows[0].cells)), rows[1:]
     if not any(header):
         if body:
             # Below it may be a title.
@@ -78,7 +78,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     _refuse_record(rows[0].line, header, body, source)
     shifted = width == len(header) + 1 and all(header) and differ(body, 0)
     if shifted:
-        remarks = (_left_out([_ROW_NAMES]), *_renamed(rows[0].cells))
+        remarks = (_left_out([_ROW_NAMES]), *renamed(rows[0].cells))
         return Layout(header, list(range(1, width)), frozenset([width]), [], remarks)
     nameless = [j for j in filled if j >= len(header) or not header[j]]
     numbered = nameless == [0] and differ(body, 0)
@@ -89,7 +89,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     left_out = [_ROW_NAMES] if numbered else []
     if gone:
         left_out.append(f"{len(gone)} without a name and without values")
-    remarks = (*([_left_out(left_out)] if left_out else []), *_renamed(rows[0].cells))
+    remarks = (*([_left_out(left_out)] if left_out else []), *renamed(rows[0].cells))
     # Of the cells that are left out at the end, a row may lack all.
     widths = frozenset([len(header), max(kept) + 1] if gone else [len(header)])
     return Layout([header[j] for j in kept], kept, widths, gone, remarks)
@@ -104,10 +104,10 @@ def _refuse_record(line: int, header: Sequence[str], body: Sequence[Row], source
     names = [header[j] for j in named]
     # A header that occurs again among the records is found where these are read, and names that
     # number the columns may be codes too.
-    others = [row.cells for row in body if list(map(_one_line, row.cells)) != header]
+    others = [row.cells for row in body if list(map(one_line, row.cells)) != header]
     if any(names == [str(k + first) for k in range(len(names))] for first in (0, 1)):
         return
-    values = {j: {_one_line(cells[j]) for cells in others if len(cells) > j} for j in named}
+    values = {j: {one_line(cells[j]) for cells in others if len(cells) > j} for j in named}
     # Where a box is ticked, some programs write the name of its column.
     found = [j for j in named if header[j] in values[j] and len(values[j] - {""}) > 1]
     if len(found) > 1 and 2 * len(found) >= len(named):
@@ -121,8 +121,8 @@ def _refuse_record(line: int, header: Sequence[str], body: Sequence[Row], source
         )
 
 
-def _one_line(name: str) -> str:
-    """A name without the line breaks and blanks around them that a cell of a header may have."""
+def one_line(name: str) -> str:
+    """Return a name without line breaks and blanks around them, as a cell of a header has them."""
     return " ".join(part.strip() for part in name.splitlines()).strip(" \t\ufeff")
 
 
@@ -131,9 +131,9 @@ def _left_out(columns: Sequence[str]) -> str:
     return f"columns that are left out: {listed(columns)}"
 
 
-def _renamed(header: Sequence[str]) -> list[str]:
-    """Sentence on names that are read without line breaks, or without blanks at their ends."""
-    changed = [quoted(name) for name in header if name != _one_line(name)]
+def renamed(header: Sequence[str]) -> list[str]:
+    """Return a sentence on names that are read without line breaks or blanks at their ends."""
+    changed = [quoted(name) for name in header if name != one_line(name)]
     how = "without line breaks and without blanks at the ends"
     return [f"names of columns that are read {how}: {listed(changed)}"] if changed else []
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from bnp_models.data import excel
 from bnp_models.data.display import counted
+from bnp_models.data.layout import one_line, renamed
 from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.respelling import respelled
@@ -163,10 +164,10 @@ def tell_of_unused(source: Source, variable: str, unused: Sequence[Label]) -> No
     """Say that a column has categories that no record has, if there are any."""
     if len(unused):
         _LOG.warning(
-            "%s: column %r has %d categories that no record has (%s); they are levels of the "
-            "variable, but would not be if SAMPLE were a text file; --levels declares which levels "
-            "there are",
-            source, variable, len(unused), listing(list(unused)),
+            "%s: column %r has %s that no record has (%s); they are levels of the variable, but "
+            "would not be if SAMPLE were a text file; --levels declares which levels there are",
+            source, variable, counted(len(unused), "category", "categories"),
+            listing(list(unused)),
         )  # fmt: skip
 
 
@@ -284,10 +285,11 @@ def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame,
     """Read chosen columns of a file of any format with these names; return frame and lines."""
     if is_parquet(source):
         with parquet_errors(source):
-            table = parquet_dataset(source).to_table(list(chosen))
+            in_file = parquet_names(source)
+            table = parquet_dataset(source).to_table([in_file[name] for name in chosen])
             # Or bytes that are no text are found by whoever looks at them first.
             table.validate(full=True)
-            return table.to_pandas(), None
+            return table.to_pandas().set_axis(list(chosen), axis=1), None
     if is_labelled(source):
         return _labelled(lambda: read_labelled(source, chosen), source), None
     if excel.is_excel(source):
@@ -363,9 +365,7 @@ def columns_of_file(
         _check_reading(source, reading)
         if is_parquet(source):
             with parquet_errors(source):
-                schema = parquet_dataset(source).schema
-                index = (schema.pandas_metadata or {}).get("index_columns", [])
-                return [name for name in schema.names if name not in index]
+                return list(parquet_names(source))
         if is_labelled(source):
             return _labelled(lambda: column_names(source, wanted), source)
         if excel.is_excel(source):
@@ -402,6 +402,25 @@ def is_parquet(source: Source) -> bool:
 def parquet_dataset(source: Source) -> Any:
     """Open a Parquet file, or a folder of them, as a ``pyarrow.dataset.Dataset``."""
     return source.once("dataset", lambda: _parquet_dataset(source))
+
+
+def parquet_names(source: Source) -> dict[str, str]:
+    """Names of the columns as those of text files are read, and what they are in the file."""
+
+    def find() -> dict[str, str]:
+        schema = parquet_dataset(source).schema
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        names = [name for name in schema.names if name not in index]
+        for sentence in renamed(names):
+            _LOG.warning("%s: %s", source, sentence)
+        read = list(map(one_line, names))
+        if (repeated := first_repeated(read)) is not None:
+            raise MicrodataError(
+                "the column name occurs twice; rename one", file=source, column=repeated
+            )
+        return dict(zip(read, names, strict=True))
+
+    return source.once("parquet names", find)
 
 
 def _parquet_dataset(source: Source) -> Any:

@@ -33,7 +33,9 @@ from bnp_models.data.schema import (
     text_of,
     unknown_variable,
 )
+from bnp_models.data.sentinels import other_reading
 from bnp_models.data.source import opened
+from bnp_models.data.spelling import one_spelling
 from bnp_models.data.writing import write_frame
 
 Names = Mapping[tuple[int, ...], str]
@@ -122,9 +124,22 @@ class Merged:
         found = []
         for value in values:
             if (code := self.find(value)) is None:
-                raise MicrodataError(f"value {quoted(value)} {self._REFUSED}", column=self.variable)
+                raise MicrodataError(
+                    f"value {quoted(value)} {self._REFUSED}{other_reading(value, self.codes)}",
+                    column=self.variable,
+                )
             found.append(code)
         return np.array(found, np.int32)
+
+    def in_one_spelling(self, labels: Sequence[Label]) -> "Merged":
+        """Return a recoding of other labels into those of this one's that they are.
+
+        It leaves those that have no other spelling here as they are.
+        """
+        new = one_spelling(dict.fromkeys(labels, 1), list(self.codes))
+        spelt = [new.get(label, label) for label in labels]
+        left = list(dict.fromkeys(spelt))
+        return Merged.of(self.variable, labels, map(left.index, spelt), left)
 
     def find(self, value: Label) -> int | None:
         """Code of a label, None where it has none."""

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -55,16 +56,13 @@ def respelled(
             column = columns[name] = bare
             levels |= {name: [_bare(label) for label in levels[name]]} if name in levels else {}
             trimmed.append(name)
-        if _takes_notation(name, reading):
-            new = plain_numbers(column, name, source, reading)
-            if (notation := notation_in(source, name)) is not None and name in levels:
-                levels[name] = [_plain_level(label, notation) for label in levels[name]]
-        else:
-            new = column
-        if reading.normalise:
-            new = _in_one_spelling(new, name, levels.get(name, ()), source)
-        if new is not column:
-            columns[name] = new
+        if not is_respelled(name, reading):
+            continue
+        new, known = respelled_labels(_counts(column), name, levels.get(name), source, reading)
+        if known is not None:
+            levels[name] = known
+        if new:
+            columns[name] = _mapped(column, new)
     if trimmed:
         source.once(("trimmed", *trimmed), lambda: _LOG.warning(
             "%s: values that are read without blanks at the ends: those of %s", source,
@@ -73,20 +71,69 @@ def respelled(
     return frame.assign(**columns) if columns else frame, levels
 
 
+def is_respelled(name: str, reading: Reading) -> bool:
+    """Whether labels of a column may be read otherwise than they are written."""
+    return reading.normalise or _takes_notation(name, reading)
+
+
+def respelled_labels(
+    counts: Mapping[Label, int],
+    name: str,
+    declared: Sequence[Label] | None,
+    source: Source,
+    reading: Reading,
+) -> tuple[dict[Label, Label], Sequence[Label] | None]:
+    """Return what becomes of labels of a column that are read otherwise, and its declared levels.
+
+    Parameters
+    ----------
+    counts
+        Records of each label.
+    name, declared
+        The column, and the levels that are declared of it, if any are.
+    source, reading
+        As of `respelled`, and so are the errors.
+    """
+    new: dict[Label, Label] = {}
+    if _takes_notation(name, reading):
+        new |= _plain_labels(counts, name, source, reading)
+        if (notation := notation_in(source, name)) is not None and declared is not None:
+            declared = [_plain_level(label, notation) for label in declared]
+    if reading.normalise:
+        plain: Counter[Label] = Counter()
+        for label, count in counts.items():
+            plain[new.get(label, label)] += count
+        spelling = _one_spelling(plain, name, declared or (), source)
+        new = {
+            label: spelling.get(new.get(label, label), new.get(label, label))
+            for label in counts
+            if label in new or label in spelling
+        }
+    return new, declared
+
+
 def plain_numbers(column: pd.Series, name: str, source: Source, reading: Reading) -> pd.Series:
     """Return a column of text with its numbers as programs read them; other arguments and errors
     are as of `respelled`."""
-    counts = {text: n for text, n in _counts(column).items() if isinstance(text, str)}
+    changed = _plain_labels(_counts(column), name, source, reading)
+    return _mapped(column, changed) if changed else column
+
+
+def _plain_labels(
+    counts: Mapping[Label, int], name: str, source: Source, reading: Reading
+) -> dict[Label, Label]:
+    """Labels of a column that are numbers in another notation, as programs read them."""
+    texts = {text: n for text, n in counts.items() if isinstance(text, str)}
     needed = name in reading.numbers
     try:
         usual = reading.notations.get(name)
-        notation = notation_of(counts, reading.decimal, reading.thousands, usual)
+        notation = notation_of(texts, reading.decimal, reading.thousands, usual)
     except MicrodataError as error:
         if needed:
             raise MicrodataError(error.problem, column=name) from None
-        return column
-    plain = {text: notation.plain(text) for text in counts}
-    misfits = {text: counts[text] for text, new in plain.items() if new is None}
+        return {}
+    plain = {text: notation.plain(text) for text in texts}
+    misfits = {text: texts[text] for text, new in plain.items() if new is None}
     if misfits and needed:
         raise MicrodataError(
             f"{_with_records(misfits)} cannot be read as numbers with {notation}; correct "
@@ -95,12 +142,12 @@ def plain_numbers(column: pd.Series, name: str, source: Source, reading: Reading
             column=name,
         )
     if not needed and (misfits or not _are_numbers([new or "" for new in plain.values()])):
-        return column
-    changed: dict[Label, str] = {
+        return {}
+    changed: dict[Label, Label] = {
         text: new for text, new in plain.items() if new != text and new is not None
     }
-    source.once(("notation", name), lambda: _told_notation(name, source, notation, counts, changed))
-    return _mapped(column, changed) if changed else column
+    source.once(("notation", name), lambda: _told_notation(name, source, notation, texts, changed))
+    return changed
 
 
 def notation_in(source: Source, name: str) -> Notation | None:
@@ -214,7 +261,7 @@ def _told_notation(
     source: Source,
     notation: Notation,
     counts: Mapping[Any, int],
-    changed: Mapping[Label, str],
+    changed: Mapping[Label, Label],
 ) -> Notation:
     """The notation of a column, once it was said what was read by it."""
     if not changed:
@@ -228,20 +275,19 @@ def _told_notation(
     return notation
 
 
-def _in_one_spelling(
-    column: pd.Series, name: str, declared: Sequence[Label], source: Source
-) -> pd.Series:
-    """A column with one spelling of each value; what is changed is said."""
-    counts = _counts(column)
+def _one_spelling(
+    counts: Mapping[Label, int], name: str, declared: Sequence[Label], source: Source
+) -> dict[Label, Label]:
+    """What becomes of labels so that each value has one spelling; what is changed is said."""
     new = one_spelling(counts, declared)
     if not new:
-        return column
+        return new
     source.once(("spelling", name), lambda: _LOG.warning(
         "%s: column %s: different spellings of one value were merged: %s", source, quoted(name),
         _listed([f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
-                 for old, to in new.items()]),
+                 for old, to in sorted(new.items(), key=lambda x: (-counts[x[0]], text_of(x[0])))]),
     ))  # fmt: skip
-    return _mapped(column, new)
+    return new
 
 
 def _with_records(counts: Mapping[str, int]) -> str:

@@ -5,8 +5,16 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from bnp_models.data.label_numbers import OwnLevel, plain_number, read_numbers
-from bnp_models.data.schema import Label
+from bnp_models.data.label_numbers import OwnLevel, TrueNumber, plain_number, read_numbers
+from bnp_models.data.messages import as_option
+from bnp_models.data.schema import Label, text_of
+from bnp_models.data.spelling import shown, spelling_key
+
+# Words and signs of statistical programs and of suppression, and codes such as -9 and -99.
+_MISSING = re.compile(
+    r"\s*(n/?a|<na>|nan|nat|\\n|[(<]?(null|missing|blank)[)>]?|\.[a-z]?|\.\.|\?|\*+|-{1,3}|"
+    r"#(n/a|null!|div/0!|value!|ref!|name\?|num!)|-[89]|-[89]{2,4})\s*", re.I,
+)  # fmt: skip
 
 # Digits of a code: 9, 99 and so on, 88, 77, 66, 97 and 998; below zero any digit.
 _ABOVE = re.compile(r"[789]|([6-9])\1+|9+[4-9]")
@@ -27,7 +35,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     Parameters
     ----------
     labels
-        (L,) levels of one variable. An `OwnLevel` is none.
+        (L,) levels of one variable. Neither an `OwnLevel` nor a `TrueNumber` is one.
     counts
         (L,) records of each.
 
@@ -37,7 +45,7 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     or if it is a negative number of such digits or of one digit. It is taken for a code
 
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
-      as -2 to 2; or if it is far below other negative numbers;
+      as -2 to 2; or if it is far below other negative numbers; or if there is no other label;
     - above: if it is farther from the next number than other numbers are from each other;
     - within: if it is 97 to 99, 997 to 999 and so on, with many more records than its neighbours.
 
@@ -56,14 +64,51 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
     if not any(_has_form(number, _BELOW) for number in points):
         return []
     among_ranges = _ends_of_ranges(labels)
-    if len(points) + len(among_ranges) < 3:
+    words = any(c and plain_number(label) is None for label, c in zip(labels, counts, strict=True))
+    if not words and all(number < 0 and _has_form(number, _BELOW) for number in points):
+        # There is nothing that these could be below.
+        found = set(points)
+    elif len(points) + len(among_ranges) < 3:
         return []
-    found = _below(points, among_ranges) | _above(points, among_ranges) | _within(points)
+    else:
+        found = _below(points, among_ranges) | _above(points, among_ranges) | _within(points)
     return [
         label
         for label, count in zip(labels, counts, strict=True)
-        if count and plain_number(label) in found
+        if count and plain_number(label) in found and not isinstance(label, TrueNumber)
     ]
+
+
+def looks_missing(label: Label) -> bool:
+    """Whether a label, by itself, looks like the code of a missing or suppressed value.
+
+    Examples
+    --------
+    >>> from bnp_models.data.sentinels import looks_missing
+    >>> [looks_missing(label) for label in ("NA", "*", "-9", "none")]
+    [True, True, True, False]
+    """
+    said = isinstance(label, OwnLevel | TrueNumber)
+    return not said and _MISSING.fullmatch(text_of(label)) is not None
+
+
+def other_reading(label: Label, known: Iterable[Label]) -> str:
+    """Return what to say of a label that is none of the known ones, but may be one or be missing.
+
+    Examples
+    --------
+    >>> from bnp_models.data.sentinels import other_reading
+    >>> other_reading("1.0", ["1", "2"])
+    "; if it is another spelling of '1', say --normalise"
+    >>> other_reading("*", ["1", "2"])
+    "; if it stands for a missing value, say --missing '*'"
+    """
+    same = next((one for one in known if spelling_key(one) == spelling_key(label)), None)
+    if same is not None:
+        return f"; if it is another spelling of {shown(same)}, say --normalise"
+    if looks_missing(label):
+        return f"; if it stands for a missing value, say --missing {as_option([text_of(label)])}"
+    return ""
 
 
 def _ends_of_ranges(labels: Sequence[Label]) -> list[tuple[float, float]]:

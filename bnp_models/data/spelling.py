@@ -131,12 +131,12 @@ def one_spelling(counts: Mapping[Label, int], declared: Iterable[Label] = ()) ->
     return new
 
 
-def _merit(label: Label, count: int) -> tuple[bool, int, bool, int]:
+def _merit(label: Label, count: int) -> tuple[bool, int, bool, int, str]:
     """Key by which spellings are ranked; the best one has the largest key."""
     text = text_of(label)
     zeros = len(text) if re.fullmatch("0[0-9]+", text) else 0
     whole = re.fullmatch("-?[0-9]+", text) is not None
-    return whole, zeros, clean(text) == text, count
+    return whole, zeros, clean(text) == text, count, text
 
 
 def shown(label: Label) -> str:

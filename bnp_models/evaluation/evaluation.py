@@ -12,10 +12,12 @@ import pandas as pd
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable, common_cells
-from bnp_models.data.display import Shown, counted, displayed, title_of
+from bnp_models.data.display import Shown, counted, displayed, first_parts, title_of
 from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
+from bnp_models.data.weight_classes import records_of
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
@@ -42,6 +44,7 @@ from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.options import key_or_default
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
+from bnp_models.zeros.settled import find_settled, in_words, with_values
 from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 ORDERS = (1, 2, 3)
@@ -130,11 +133,33 @@ class Evaluation:
         return [
             *self._warnings_of_impossible(names),
             *self._warnings_of_copies(names),
+            *self._warnings_of_settled(names),
             *(sentence for source in self.sources for sentence in source.sentences()),
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
             *(f"attack risk: {sentence}" for sentence in attack),
             *self.notices(),
+        ]
+
+    def _warnings_of_settled(self, names: list[str]) -> list[str]:
+        """Say which files have values where the original's are missing by design."""
+        original = records_of(persons_of(self.original))
+        settled = find_settled(original) if original.has_missing else []
+        filled: dict[int, str] = {}
+        for one in settled:
+            variable = quoted(original.schema.variables[one.variable])
+            for name, file in zip(names, self.synthetic, strict=True):
+                number, values = with_values(records_of(persons_of(file)), one)
+                if values:
+                    where = f"{values:,} of {number:,} such records of {name}"
+                    filled.setdefault(one.variable, f"{variable} in {where}")
+        if not filled:
+            return []
+        words = in_words(original, [one for one in settled if one.variable in filled])
+        return [
+            f"values where the original has none by design: {first_parts(words, 'variable')}, but "
+            f"there are values of {first_parts(list(filled.values()), 'variable')}; make files "
+            "with --empty-as-level, or with --keep-missing"
         ]
 
     def _warnings_of_impossible(self, names: list[str]) -> list[str]:

@@ -17,7 +17,9 @@ from bnp_models.data.frames import (
     with_schema_of,
 )
 from bnp_models.data.households import Households, persons_of, read_households
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import columns_of_file
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -62,12 +64,25 @@ def read_like(
         if variable not in bins
     }
     try:
+        _require_columns(path, schema.variables, reading)
         if isinstance(table, Households):
             return _read_households_like(path, table, levels, bins, reading)
-        records = in_bins(read_records(path, schema.variables, levels, reading), bins)
+        records = read_records(path, schema.variables, levels, reading)
+        records = in_bins(_spelt_alike(records, bins) if reading.normalise else records, bins)
     except MicrodataError as error:
         raise error if error.file is not None else error.in_file(path) from None
     return records.recoded(schema, records.codes)
+
+
+def _require_columns(path: str | PathLike, names: Sequence[str], reading: Reading) -> None:
+    """Refuse a file that lacks columns of the original; all of them are named."""
+    there = columns_of_file(path, reading, names)
+    if lacking := [name for name in names if name not in there]:
+        some = listed(map(quoted, lacking))
+        raise MicrodataError(
+            f"has no column {some}, which the original has; choose the variables that are compared "
+            f"(--drop {as_option(lacking)})"
+        )
 
 
 def _read_households_like(path, table: Households, levels, bins, reading) -> Households:
@@ -77,8 +92,17 @@ def _read_households_like(path, table: Households, levels, bins, reading) -> Hou
     households = read_households(
         path, schema.household, schema.household_level, columns, levels, reading=reading
     )
-    persons = Microdata(schema.table, in_bins(households.persons, bins).codes)
+    persons: Records = households.persons
+    if reading.normalise:
+        persons = _spelt_alike(persons, bins)
+    persons = Microdata(schema.table, in_bins(persons, bins).codes)
     return with_schema_of(households.with_persons(persons, schema.head), table)
+
+
+def _spelt_alike(table: Records, bins: Mapping[str, Merged]) -> Records:
+    """Records whose values are spelt as the labels of the original that were merged."""
+    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
+    return in_bins(table, {name: of.in_one_spelling(levels[name]) for name, of in bins.items()})
 
 
 def coded_files(

@@ -21,6 +21,7 @@ from bnp_models.inference.convergence import (
 from bnp_models.inference.modes import Modes, find_modes
 from bnp_models.inference.run import Run
 from bnp_models.inference.warnings import (
+    design_warnings,
     draws_warnings,
     growth_warnings,
     run_warnings,
@@ -114,7 +115,17 @@ class Diagnosis:
             Signs that the model does not fit, in words.
         """
         values, figures = self.draws[name], self.figures[name]
-        against = Converged(MAX_RHAT).missed({name: values}, {name: figures}) + list(misfits)
+        target = Converged(MAX_RHAT)
+        against = target.missed({name: values}, {name: figures}) + list(misfits)
+        known = name == "tau1" and getattr(self.evaluated, "is_known", False)
+        if figures["rhat"] is None and not against and not known:
+            # Where no draw differs, only their number says whether one could have.
+            chains = len(values)
+            if chains == 1 or values.size < target.least_ess(chains):
+                against = [
+                    f"it is {values.flat[0]:g} in all {counted(values.size, 'draw')} of "
+                    f"{counted(chains, 'chain')}, which are too few to tell"
+                ]
         if against:
             return False, f"{name} should not be used: {listed(against)}"
         if figures["rhat"] is None:
@@ -135,7 +146,7 @@ class Diagnosis:
             num_chains = run.settings.num_chains
             stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
             sentences = stopped + sentences
-        sentences += run_warnings(run) + run.model.warnings(run)
+        sentences = design_warnings(run) + sentences + run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()
         return sentences + growth_warnings(run)

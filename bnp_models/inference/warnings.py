@@ -27,6 +27,7 @@ from bnp_models.inference.convergence import (
 )
 from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Run, Until
+from bnp_models.zeros.settled import missing_by_design
 
 
 def stopping_warnings(
@@ -64,6 +65,11 @@ def draws_warnings(
         _short_run(draws),
     )
     return list(filter(None, sentences))
+
+
+def design_warnings(run: Run) -> list[str]:
+    """Sentence on values that are missing by design, of which no longer run makes better ones."""
+    return missing_by_design(records_of(persons_of(run.table)))
 
 
 def run_warnings(run: Run) -> list[str]:

@@ -2,15 +2,17 @@
 
 import numpy as np
 
+from bnp_models.data.display import counted
 
-def last_class_used(draws: dict[str, np.ndarray], units: str = "records") -> str | None:
+
+def last_class_used(draws: dict[str, np.ndarray], unit: str = "record") -> str | None:
     """Warn of members in the last class, if "last_class" was kept."""
     most = int(np.max(draws.get("last_class", 0), initial=0))
     if most == 0:
         return None
     return (
-        f"too few classes: in a kept draw, {most} {units} are in the last class, which stands for "
-        "all further classes; raise components (--components)"
+        f"too few classes: in a kept draw, {counted(most, unit)} {'is' if most == 1 else 'are'} in "
+        "the last class, which stands for all further classes; raise components (--components)"
     )
 
 

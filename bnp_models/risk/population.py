@@ -153,6 +153,15 @@ class PopulationRisk:
         return sample_law(self.run)
 
     @property
+    def is_known(self) -> bool:
+        """Whether tau_1 is known without a model, because no record is unique in the sample, or
+        the sample is the whole population."""
+        if self.population_size == self.law.table.n:
+            return True
+        uniques = len(self.rows) if self.num_uniques is None else self.num_uniques.max()
+        return bool(uniques == 0)
+
+    @property
     def weighted(self) -> WeightedMicrodata | None:
         """The sample with its design weights; None if it has none."""
         return self.run.table if isinstance(self.run.table, WeightedMicrodata) else None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.display import first_parts
 from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
@@ -232,6 +233,35 @@ def in_words(table: Records, settled: Sequence[Settled], label: str | None = Non
             f"{quoted(schema.variables[j])} is {what} {listed([*places, rest], 'and')}"
         )
     return sentences
+
+
+def missing_by_design(table: Records, settled: Sequence[Settled] | None = None) -> list[str]:
+    """Sentence on empty values that other variables settle and that are taken as missing.
+
+    Parameters
+    ----------
+    table
+        Records.
+    settled
+        What `find_settled` finds in them, if that is known.
+    """
+    sentences = in_words(table, find_settled(table) if settled is None else settled)
+    if not sentences:
+        return []
+    return [
+        f"missing by design? {first_parts(sentences, 'variable')}; these values are taken as "
+        "missing at random, which means that every record has a value; if these have none, say "
+        f"--empty-as-level, which makes them the level {NOT_APPLICABLE!r}"
+    ]
+
+
+def with_values(table: Records, one: Settled) -> tuple[int, int]:
+    """Return the number of records with the levels that settle that a value is empty, in another
+    table of the same schema, and how many of these have a value."""
+    cells = table.tabulated
+    there = np.append(one.where, False)[cells.codes[:, one.parent]]
+    filled = there & (cells.codes[:, one.variable] >= 0)
+    return int(cells.counts[there].sum()), int(cells.counts[filled].sum())
 
 
 def _levels(schema: Schema, one: Settled) -> str:

@@ -240,6 +240,10 @@ def test_a_household_without_a_head_is_named(rel, count, tmp_path, asked, capsys
     assert advised(said) == [["--head", "no"]]
     assert made_from(frame, tmp_path, "--head", "no") == 130
     assert asked.pop()[0].schema.head is None
+    # The shipped rules want a head of each household, whatever is modelled.
+    assert made_from(frame, tmp_path, "--rules", "census-relationships") == 2
+    said = error_of(capsys)
+    assert "(1 of 40 households is without exactly one)" in said and advised(said) == []
     # Who is whose head may be what is to be completed: that is said.
     frame.loc[60:62, "rel"] = None
     assert made_from(frame, tmp_path) == 130
@@ -254,6 +258,7 @@ def test_numbers_of_households_that_start_again(tmp_path, asked, capsys):
     assert made_from(frame, tmp_path) == 2
     said = error_of(capsys)
     assert "household '0' has 3 persons with the value 'Head' (20 of 20" in said and anew in said
+    assert advised(said) == []
     assert made_from(frame, tmp_path, "--household-variables", "tenure") == 2
     said = error_of(capsys)
     assert "column 'tenure': value '1' but '0' in row 0 of the same household" in said

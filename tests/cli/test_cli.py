@@ -553,7 +553,8 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
     with monkeypatch.context() as patch:
         patch.setattr(bnp.Checkpoint, "save", save_and_stop)
         assert main(arguments) == 130
-    assert "--resume" in one_line(capsys)
+    missing, stopped = capsys.readouterr().err.splitlines()
+    assert "--keep-missing" in missing and "--resume" in stopped
     assert [path.name for path in out.iterdir()] == ["checkpoint"]
     with monkeypatch.context() as patch:
         patch.setattr(datasets, "level_margins", interrupt)

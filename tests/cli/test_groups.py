@@ -1,5 +1,6 @@
 """Groups of levels by the command line: files that are refused, what is recorded and evaluated."""
 
+import functools
 import json
 import re
 
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 from commands import one_line
 
+from bnp_models.cli import risk
 from bnp_models.cli.compare import _model
 from bnp_models.cli.main import main
 from bnp_models.data.hierarchies import as_hierarchies
@@ -32,16 +34,24 @@ def folder(tmp_path_factory):
 def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     out, again = tmp_path / "out", tmp_path / "again"
+    frame = pd.read_csv("sample.csv").assign(country="here")
+    frame.loc[0, "job"] = 999
+    frame.to_csv("constant.csv", index=False)
+    # As of a longer run, not all of whose draws are used for coarser keys.
+    monkeypatch.setattr(risk, "coarsen", functools.partial(risk.coarsen, num_samples=6))
     assert main([
-        "risk", "sample.csv", "--population-size", "2000", "--model", "nplcm", "--components", "4",
-        "--groups", "job=jobs.csv", "--what-if", "group:job", "group:job=2", *CHAINS,
-        "--out", str(out),
+        "risk", "constant.csv", "--population-size", "2000", "--model", "nplcm",
+        "--components", "4", "--groups", "job=jobs.csv", "--what-if", "group:job", "group:job=2",
+        *CHAINS, "--out", str(out),
     ]) == 0  # fmt: skip
-    run, risk = (json.loads((out / name).read_text()) for name in ("run.json", "risk.json"))
+    run, of_risk = (json.loads((out / name).read_text()) for name in ("run.json", "risk.json"))
     assert run["groups"] == {"job": "jobs.csv"}
     assert run["coarsenings"][:2] == ["group:job", "group:job=2"]
-    assert set(run["level_prior"]["concentration"]) == {"job", "sex"}
-    assert {"group:job", "group:job=2"} <= {one["spec"] for one in risk["what_if"]}
+    assert set(run["level_prior"]["concentration"]) == {"job", "sex", "country"}
+    found = {one["spec"]: one["tau1"] for one in of_risk["what_if"]}
+    assert {"group:job", "group:job=2"} <= set(found)
+    # Without a constant, the key is the same.
+    assert found["drop:country"] == of_risk["tau1"] and of_risk["tau1"]["sd"] > 0
     assert main(["risk", "--config", str(out / "run.toml"), "--out", str(again)]) == 0
     assert (again / "records.csv").read_bytes() == (out / "records.csv").read_bytes()
 

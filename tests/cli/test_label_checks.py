@@ -119,8 +119,17 @@ def test_labels_that_are_no_numbers_are_said(tmp_path, capsys):
     numbers = [str(k) for k in range(60)]
     pd.DataFrame({"x": [*numbers, *["unknown"] * 5, *["90+"] * 3]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 0
+    said = capsys.readouterr()
     assert "levels of column 'x' that are not single numbers stay as they are: '90+' (3 records)"\
-        " and 'unknown' (5 records)" in capsys.readouterr().err  # fmt: skip
+        " and 'unknown' (5 records)" in said.err  # fmt: skip
+    assert said.out.startswith("0 candidates: no combination is missing of which chance alone")
+    # The numbers from 50 on are the top level, 90+ among them.
+    assert suggest(path, "--top-code", "x=50") == 0
+    said = capsys.readouterr().err
+    assert "stay as they are: 'unknown' (5 records)" in said and "90+" not in said
+    pd.DataFrame({"x": [*numbers, *["60+"] * 3]}).to_csv(path, index=False)
+    assert suggest(path, "--top-code", "x=60") == 0
+    assert "stay as they are" not in capsys.readouterr().err
     pd.DataFrame({"x": [*numbers, "12.5.1", "12.5.1", "30-40"]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 2
     assert "'12.5.1' (2 records) cannot be read as numbers" in one_line(capsys)
@@ -171,8 +180,10 @@ def test_another_notation_of_columns_that_nobody_asked_for(tmp_path, capsys):
 
 def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     out, judged = tmp_path / "out", tmp_path / "judged"
+    frame = pd.read_csv(sample, sep=";", dtype=str)
+    frame.assign(cars=["0", "1", "2", "99"] * 60).to_csv(sample, sep=";", index=False)
     options = ("--bins", "income=4", "--top-code", "age=80", "--level", "age=9999", "years=-9",
-               "--merge-rare", "8", "--quiet")  # fmt: skip
+               "--number", "cars=99", "--merge-rare", "8", "--quiet")  # fmt: skip
     assert main(("synthesize", str(sample), *LATENT, *options, "--datasets", "1", "--out",
                  str(out))) == 0  # fmt: skip
     made = pd.read_csv(out / "synthetic_1.csv", dtype=str)
@@ -184,6 +195,9 @@ def test_synthetic_files_are_written_as_the_sample(sample, tmp_path):
     share = made["income"].isin(alone[~alone.duplicated(keep=False)]).mean()
     assert run["values_of_one_person"]["income"] == pytest.approx(share) and share > 0
     assert run["own_levels"] == {"age": ["9999"], "years": ["-9"]}
+    # Nor is it asked again what somebody said.
+    assert "99" in set(made["cars"])
+    assert not any(one.startswith("missing values?") for one in run["warnings"])
     assert main(("evaluate", str(sample), str(out / "synthetic_1.csv"), *options, "--out",
                  str(judged))) == 0  # fmt: skip
 

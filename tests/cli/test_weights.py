@@ -8,6 +8,7 @@ import pytest
 from commands import one_line
 
 import bnp_models as bnp
+from bnp_models.cli import runs
 from bnp_models.cli.main import main
 
 CHAINS = ["--chains", "2", "--warmup", "60", "--draws", "30", "--model", "nplcm",
@@ -93,6 +94,27 @@ def test_bad_weights_end_with_one_line(content, more, parts, tmp_path, capsys):
     assert not out.exists()
 
 
+def test_weights_that_do_not_fit_are_named_before_the_chains(source, tmp_path, monkeypatch, capsys):
+    def enough(*_, **__):
+        raise bnp.MicrodataError("enough")
+
+    monkeypatch.setattr(runs, "sample", enough)
+    words = risk_of(source, tmp_path / "out")
+    words.remove("--quiet")
+    assert main([*words, "--weights", "w", "--population-size", "300"]) == 2
+    assert "the weights add up to 3,000, and the population size is 300" in capsys.readouterr().err
+    # A column of weights that nobody called so.
+    other = tmp_path / "other.csv"
+    frame = pd.read_csv(source)
+    frame.assign(w=frame["w"] + np.arange(200) / 1000).to_csv(other, index=False)
+    assert main(risk_of(other, tmp_path / "out")) == 2
+    said = one_line(capsys)
+    assert "If 'w' has the design weights, say --weights w; else choose --variables" in said
+    assert "--id" not in said and "--bins" not in said
+    assert main([*risk_of(other, tmp_path / "out"), "--weights", "w"]) == 2
+    assert "enough" in capsys.readouterr().err
+
+
 def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["synthesize", str(source), "--model", "ndpmpm", "--household", "y", "--weights",
@@ -106,5 +128,7 @@ def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
         capsys
     )
     assert main(["impute", str(source), "--weights", "w", "--out", str(out)]) == 2
-    assert "unrecognized arguments: --weights" in one_line(capsys)
+    said = one_line(capsys)
+    assert "unrecognized arguments: --weights w" in said
+    assert said.endswith("--weights is an option of risk, synthesize and protect\n")
     assert not out.exists()

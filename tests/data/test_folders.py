@@ -54,6 +54,50 @@ def test_a_folder_is_the_records_of_its_files(frame, tmp_path, monkeypatch, held
     assert chosen.schema.levels == (("y", "w", "z"),) and chosen.counts.sum() == 300
 
 
+def test_labels_are_read_as_those_of_one_file(tmp_path, monkeypatch, caplog):
+    """What the labels of one file alone do not tell, those of all do."""
+    monkeypatch.setattr(folders, "_BATCH", 7)
+    frame = pd.DataFrame({
+        "income": ["1.200", "1.300", *["2.400,5", "980"] * 9],
+        "town": ["01", "1", *["Os", "OS "] * 9],
+        "kind": pd.Categorical([*"ab"] * 10, [*"cab"]),
+    })  # fmt: skip
+    folder, one = write_parts(frame, tmp_path / "parts", (2, 9)), tmp_path / "one.parquet"
+    frame.to_parquet(one, index=False)
+    some = {"town": ("1", "x", "os"), "kind": ("b", "a")}
+    for given, levels in (
+        ({"numbers": ("income",)}, None), ({"normalise": True}, None), ({"decimal": ","}, None),
+        ({"normalise": True, "numbers": ("income",)}, some),
+    ):  # fmt: skip
+        reading = bnp.io.Reading(**given)
+        said = []
+        for read, path in ((bnp.read_contingency_table, folder), (read_microdata, one)):
+            caplog.clear()
+            table = read(path, None, levels, reading).tabulated
+            words = [record.getMessage().partition(": ")[2] for record in caplog.records]
+            said.append((words, table.schema, table.digest))
+        assert said[0] == said[1] and said[0][0]
+    assert table.schema.levels[0] == ("980", "1200", "1300", "2400.5")
+    with pytest.raises(MicrodataError, match="parts, column 'town': value '01' is not a declared"):
+        bnp.read_contingency_table(folder, None, {"town": ["Os"]}, bnp.io.Reading(normalise=True))
+
+
+def test_names_are_read_as_those_of_text_files(frame, tmp_path, caplog):
+    frame.columns = ["text,\nof two lines", " number", "kind"]
+    folder, one = write_parts(frame, tmp_path / "parts", (9,)), tmp_path / "one.parquet"
+    frame.to_parquet(one, index=False)
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    expected = read_microdata(tmp_path / "one.csv")
+    assert expected.schema.variables == ("text, of two lines", "number", "kind")
+    for table in (bnp.read_contingency_table(folder), read_microdata(one)):
+        assert table.schema.variables == expected.schema.variables
+    assert caplog.text.count("read without line breaks and without blanks at the ends") == 3
+    frame.columns = ["a", "a ", "kind"]
+    frame.to_parquet(one, index=False)
+    with pytest.raises(MicrodataError, match="'a': the column name occurs twice; rename one"):
+        read_microdata(one, ["kind"])
+
+
 def test_counts_of_cells(frame):
     records = bnp.Microdata.from_frame(frame)
     cells = frame.astype(object).fillna("none").groupby(list(frame), observed=True).size()

@@ -5,7 +5,7 @@ import shlex
 import numpy as np
 import pytest
 
-from bnp_models.data.labels import label_warnings
+from bnp_models.data.labels import as_numbers, label_warnings
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 
@@ -25,6 +25,7 @@ def table_of(*levels):
         (("1", "n/a", ".", ".a"), ["n/a", ".", ".a"]),
         (("1", "--", "NULL", "(blank)"), ["--", "NULL", "(blank)"]),
         (("1", "<NA>", "\\N", "#DIV/0!", "?"), ["<NA>", "\\N", "#DIV/0!", "?"]),
+        (("a", "*"), ["*"]),
         ((1, 2, -9), ["-9"]),
         (("1", "12", "99"), ["99"]),
         ((0, 40, 998, 999), ["998", "999"]),
@@ -42,7 +43,8 @@ def test_codes_of_missing_values(labels, codes):
         said = shlex.split(found[0][found[0].index("(--missing ") + 1 :].partition("); where")[0])
         assert said == ["--missing", ",".join(f"a={code}" for code in codes)]
         assert "(2 records)" in found[0]
-        assert label_warnings(table_of(labels), {"a": codes}) == []
+        told = as_numbers(table_of(labels).schema, {"a": codes})
+        assert told == table_of(labels).schema and label_warnings(table_of(*told.levels)) == []
 
 
 def test_one_label_spelt_twice():
@@ -57,7 +59,8 @@ def test_codes_that_another_column_settles_are_no_values_that_are_not_known():
     (found,) = label_warnings(both, settled={("a", "NA"): words})
     assert f"{words}, which says that there is no value" in found
     assert "(--missing b=NA)" in found and "--missing a=NA --empty-as-level" in found
-    (only,) = label_warnings(both, {"b": ["NA"]}, {("a", "NA"): words})
+    only_a = table_of(*as_numbers(both.schema, {"b": ["NA"]}).levels)
+    (only,) = label_warnings(only_a, {("a", "NA"): words})
     assert "not known" not in only
 
 

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.data.bins import in_bins
+from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.spelling import are_dates, one_spelling, ranges_of_dates, several_spellings
 
@@ -83,6 +85,30 @@ def test_files_are_normalised_like_the_declared_levels(tmp_path):
         bnp.read_microdata(path, levels=levels)
     table = bnp.read_microdata(path, levels=levels, reading=bnp.io.Reading(normalise=True))
     assert table.to_frame()["prov"].tolist() == ["01", "02"]
+
+
+def test_files_are_normalised_like_levels_that_were_merged(tmp_path):
+    path = tmp_path / "made.csv"
+    path.write_text("prov,edu\n1,1.0\n2,2.0\n10,3.0\nother,1.0\n")
+    frame = pd.DataFrame({"prov": ["01", "02", "10", "01"], "edu": ["1", "2", "3", "4"]})
+    original = bnp.Microdata.from_frame(frame)
+    recoding = {
+        "prov": Merged.of("prov", ["01", "02", "10"], [0, 1, 1], ["01", "other"]),
+        "edu": Merged.of("edu", ["1", "2", "3", "4"], [0, 0, 1, 1], ["1 to 2", "3 to 4"]),
+    }
+    table = in_bins(original, recoding)
+    made = bnp.io.read_like(path, table, recoding, bnp.io.Reading(normalise=True))
+    assert made.schema == table.schema
+    assert made.to_frame()["prov"].tolist() == ["01", "other", "other", "other"]
+    assert made.to_frame()["edu"].tolist() == ["1 to 2", "1 to 2", "3 to 4", "1 to 2"]
+    with pytest.raises(MicrodataError, match="'1' .* if it is another spelling of '01', say"):
+        bnp.io.read_like(path, table, recoding)
+    path.write_text("prov,edu\n*,1\n01,1\n")
+    with pytest.raises(MicrodataError, match=r"if it stands for .* say --missing '\*'"):
+        bnp.io.read_like(path, table, recoding)
+    path.write_text("prov\n01\n02\n")
+    with pytest.raises(MicrodataError, match=r"has no column 'edu', which .*--drop edu\)"):
+        bnp.io.read_like(path, table, recoding)
 
 
 def test_identifiers_of_households_are_left_alone(tmp_path):

@@ -201,10 +201,10 @@ def test_the_log_likelihood_has_words_of_its_own(chains, rng):
 
 
 def test_the_verdict_on_a_quantity(chains):
-    def verdict(*misfits, num_chains=4, num_draws=500, tau1=None):
+    def verdict(*misfits, num_chains=4, num_draws=500, tau1=None, **fields):
         run, risk = chains(num_chains, num_draws)
         if tau1 is not None:
-            risk = dataclasses.replace(risk, tau1=tau1)
+            risk = dataclasses.replace(risk, tau1=tau1, **fields)
         return bnp.results.Diagnosis.of(run, risk).verdict("tau1", misfits)
 
     good, why = verdict()
@@ -216,6 +216,13 @@ def test_the_verdict_on_a_quantity(chains):
     assert "R-hat of tau1 is undefined" in verdict(num_chains=1)[1]
     constant = np.full((4, 500), 3.0)
     assert verdict(tau1=constant) == (True, "tau1 can be used: it is 3 in every draw")
+    # Few draws, or one chain, could all be the same by chance.
+    few = "tau1 should not be used: it is 3 in all 40 draws of 2 chains, which are too few to tell"
+    assert verdict(num_chains=2, num_draws=20, tau1=constant[:2, :20]) == (False, few)
+    assert not verdict(num_chains=1, tau1=constant[:1])[0]
+    # Of no sample unique, or in a census, nothing is left to chance.
+    for known in ({"rows": np.empty(0, int)}, {"population_size": chains()[0].table.n}):
+        assert verdict(num_chains=2, num_draws=20, tau1=constant[:2, :20], **known)[0]
     assert not verdict(tau1=constant + np.random.default_rng(0).random((4, 1)))[0]
 
 

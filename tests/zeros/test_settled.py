@@ -14,6 +14,7 @@ from bnp_models.zeros.settled import (
     find_settled,
     in_words,
     keep_empty,
+    missing_by_design,
     ties,
 )
 
@@ -49,6 +50,26 @@ def test_what_settles_empty_values_is_found_and_said():
     ]
     # The same of cells with counts.
     assert in_words(table.tabulated, find_settled(table.tabulated)) == in_words(table, found)
+
+
+def test_what_is_said_of_values_that_are_missing_by_design():
+    frame = people()
+    table, filled = coded(frame), coded(frame.fillna({"job": "clerk"}))
+    (sentence,) = missing_by_design(table)
+    assert sentence.startswith("missing by design? 'hours' is empty in all ")
+    assert "and in no others; 'job' is empty in all " in sentence
+    assert missing_by_design(coded(frame.drop(columns=["job", "hours"]))) == []
+    # Files in which children have jobs are judged by that first.
+    files = [with_schema(one, table.schema) for one in (table, filled)]
+    first, *_ = bnp.evaluate(table, files).warnings(["a.csv", "b.csv"])
+    children = (frame["age"] < 15).sum()
+    assert first.startswith("values where the original has none by design: 'job' is empty in all")
+    assert f"values of 'job' in {children} of {children} such records of b.csv; make" in first
+    assert not any("by design" in one for one in bnp.evaluate(table, files[:1]).warnings())
+
+
+def with_schema(table, schema):
+    return bnp.Microdata.from_frame(table.to_frame(), levels=schema)
 
 
 def test_other_values_that_are_missing_stay_so():

@@ -201,7 +201,7 @@ class NDPMPM(NestedOptions):
         """Sentences on full last classes, uncounted households, and cap-and-weight."""
         draws = run.draws
         checks = (
-            last_class_used(draws, "households"), self._last_member_class(draws),
+            last_class_used(draws, "household"), self._last_member_class(draws),
             too_many_augmented(draws), self._weighted(),
         )  # fmt: skip
         return list(filter(None, checks))
