@@ -181,9 +181,6 @@ class Data:
 
     takes_id: bool = False
     """Whether the command has --id."""
-    takes_weights: bool = True
-    """Whether the command has --weights."""
-
     takes_weights: bool = False
     """Whether the command has --weights."""
 

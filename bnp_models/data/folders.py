@@ -22,7 +22,7 @@ from bnp_models.data.reading import (
     tell_of_unused,
 )
 from bnp_models.data.recoding import Merged, Recoding
-from bnp_models.data.respelling import is_respelled, respelled_labels
+from bnp_models.data.respelling import is_respelled, respelled_labels, tell_of_trimmed
 from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
 from bnp_models.data.source import Source, opened
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -100,7 +100,7 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
         )
         for name, kind in ((name, dataset.schema.field(in_file[name]).type) for name in variables)
     ]  # fmt: skip
-    tabulator = Tabulator()
+    tabulator, trimmed = Tabulator(), set[str]()
     with parquet_errors(source):
         for batch in dataset.to_batches(
             columns=[in_file[name] for name in variables],
@@ -111,7 +111,7 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
             batch.validate(full=True)
             row = tabulator.num_rows
             columns = [
-                coder.add(*_factorized(column, name, reading), row)
+                coder.add(*_factorized(column, name, reading, trimmed), row)
                 for coder, column, name in zip(coders, batch.columns, variables, strict=True)
             ]
             tabulator.add(np.stack(columns, axis=1), [coder.num_labels for coder in coders])
@@ -133,6 +133,7 @@ def _tabulate(source, variables, declared, reading) -> ContingencyTable:
         if is_respelled(name, reading)
         and (one := _respelled(table, name, declared.get(name), source, reading)) is not None
     }
+    tell_of_trimmed(source, [name for name in variables if name in trimmed])
     return Recoding.of(schema, again).coarser(table).tabulated if again else table
 
 
@@ -164,10 +165,17 @@ def _respelled(
     return Merged.of(name, labels, np.maximum(recode[codes], 0), levels)
 
 
-def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, list[Label]]:
-    """Index of each record's value, -1 where missing, and the values, "" for a missing one."""
+def _factorized(
+    column: Any, name: str, reading: Reading, trimmed: set[str]
+) -> tuple[np.ndarray, list[Label]]:
+    """Index of each record's value, -1 where missing, and the values, "" for a missing one.
+
+    Texts, but no categories, are without blanks at their ends; `trimmed` gets the names of columns
+    that had any.
+    """
     from pyarrow import ArrowInvalid, ArrowNotImplementedError, types
 
+    is_text = types.is_string(column.type) or types.is_large_string(column.type)
     try:
         if not types.is_dictionary(column.type):
             column = column.dictionary_encode()
@@ -177,6 +185,11 @@ def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, l
     values = column.dictionary.to_pylist()
     if types.is_float32(column.dictionary.type):
         values = [None if value is None else np.float32(value) for value in values]
+    if is_text:
+        bare = [value and (value.strip() or value) for value in values]
+        if bare != values:
+            trimmed.add(name)
+        values = bare
     return raw, ["" if stands_for_missing(value, name, reading) else value for value in values]
 
 

@@ -63,12 +63,17 @@ def respelled(
             levels[name] = known
         if new:
             columns[name] = _mapped(column, new)
-    if trimmed:
-        source.once(("trimmed", *trimmed), lambda: _LOG.warning(
-            "%s: values that are read without blanks at the ends: those of %s", source,
-            _listed(list(map(quoted, trimmed))),
-        ))  # fmt: skip
+    tell_of_trimmed(source, trimmed)
     return frame.assign(**columns) if columns else frame, levels
+
+
+def tell_of_trimmed(source: Source, names: Sequence[str]) -> None:
+    """Say, once for each source, of which columns blanks at the ends of values are left out."""
+    if names:
+        source.once(("trimmed", *names), lambda: _LOG.warning(
+            "%s: values that are read without blanks at the ends: those of %s", source,
+            _listed(list(map(quoted, names))),
+        ))  # fmt: skip
 
 
 def is_respelled(name: str, reading: Reading) -> bool:
