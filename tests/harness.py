@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.special import gammaln, roots_genlaguerre
 from scipy.stats import qmc
 
-from bnp_models.kernels.mixed_membership.urn import simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_levels
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.new_records import pad_levels

@@ -24,7 +24,7 @@ from bnp_models.kernels.mixed_membership import (
     truncated_split_merge,
     urn_boxes,
 )
-from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
 from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_by_size
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights

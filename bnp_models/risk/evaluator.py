@@ -21,8 +21,7 @@ from bnp_models.data.weights import check_population_size
 from bnp_models.inference.placement import in_threads
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
-from bnp_models.kernels.numerics.platforms import map_draws
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size, map_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice

@@ -1,4 +1,7 @@
-"""Forms of a kernel for CPUs and for accelerators: the same distribution, but not the same bits.
+"""How programs are traced: for CPUs or for accelerators, in lanes of `jax.vmap`, for which sizes.
+
+The form of a kernel for CPUs and that for accelerators draw from the same distribution, but not the
+same bits.
 
 A CPU is fast if its data fit into its caches and results of loops are stored. An accelerator is
 fast if there are few launches, each of which works on all data at once. The form is chosen when a
@@ -7,12 +10,15 @@ program is traced.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int, Shaped
+from jax.custom_batching import custom_vmap, sequential_vmap
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jaxtyping import Array, Bool, Int, Shaped
 
 T = TypeVar("T")
 
@@ -127,3 +133,57 @@ def sum_of_blocks(
 def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:
     """Apply a function to each draw (the leading axis), together on accelerators, else in turn."""
     return jax.vmap(function)(draws) if on_accelerator() else lax.map(function, draws)
+
+
+@custom_vmap
+def most_of_lanes(x: Int[Array, ""] | Bool[Array, ""]) -> Int[Array, ""] | Bool[Array, ""]:
+    """Largest value of `x` over all lanes of `jax.vmap`, returned to each; outside vmap, `x`.
+
+    A loop whose condition differs between lanes (batch elements) continues until the last lane is
+    done. In each iteration JAX selects, for every array of the loop, between lanes that continue
+    and lanes that have stopped, which costs as much as copying all arrays. If further iterations
+    change nothing for a lane that is done, a condition that is the same for all lanes avoids this
+    cost.
+    """
+    return x
+
+
+@most_of_lanes.def_vmap
+def _(size, batched, x):
+    return jnp.max(x, axis=0), False
+
+
+def in_turn(function):
+    """Wrap a function of arrays so that the lanes of `jax.vmap` call it one after the other.
+
+    Several lanes together are rounded differently from one alone. With this wrapper, a decision by
+    sums of floats does not depend on the number of lanes on a device. On accelerators the lanes run
+    together, because one after the other would need 25 times as many launches.
+    """
+
+    @wraps(function)
+    def call(*args):
+        if on_accelerator():
+            return function(*args)
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+
+        # The function is traced already: values from its closure have become arguments.
+        @sequential_vmap
+        def run(consts, leaves):
+            return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*leaves)
+
+        leaves = run(closed.consts, jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(shape), leaves)
+
+    return call
+
+
+def coarse_size(number: int, multiple: int = 1) -> int:
+    """Smallest of a few sizes that is at least `number`; there are eight sizes in each doubling.
+
+    Data of similar sizes are padded to the same size and then share compiled programs. The padding
+    is at most an eighth of the data, or less than `multiple`, which divides the size if it is a
+    power of two.
+    """
+    step = max(multiple, 2 ** max(0, max(number - 1, 1).bit_length() - 4))
+    return -(-max(number, 1) // step) * step

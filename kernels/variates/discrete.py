@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Int32, Key
 
-from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import on_accelerator
+from bnp_models.kernels.numerics.platforms import most_of_lanes, on_accelerator
 from bnp_models.kernels.variates.rng import uniform, word_pair, words
 
 MAX_COUNT = 2**30

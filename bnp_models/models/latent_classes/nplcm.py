@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.kernels.boxes.region import region_mass
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words

@@ -9,7 +9,7 @@ import numpy as np
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size
 from bnp_models.kernels.variates.discrete import MAX_COUNT
 from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.models.latent_classes.options import LatentClassOptions

@@ -24,7 +24,7 @@ from bnp_models.kernels.numerics.counting import (
     first_rows,
     opens_table,
 )
-from bnp_models.kernels.numerics.lanes import in_turn, most_of_lanes
+from bnp_models.kernels.numerics.platforms import in_turn, most_of_lanes
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.feasible import feasible_probability, of_urn, urn_weights
 from bnp_models.models.mixed_membership.new_records import (

@@ -10,14 +10,14 @@ from jaxtyping import Array, Int, Key
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import WeightedMicrodata
-from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
     label_type,
     sum_by_group,
 )
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words

@@ -11,17 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.mixed_membership.assignment import assign_items
 from bnp_models.kernels.mixed_membership.concentration import (
     GammaPrior,
     SummedOut,
     seatless_shared_concentration,
-)
-from bnp_models.kernels.mixed_membership.dishes import (
-    SomeCells,
-    choose_slots,
-    redraw_dishes,
-    redraw_whole_records,
 )
 from bnp_models.kernels.mixed_membership.seating import (
     Cells,
@@ -31,7 +24,15 @@ from bnp_models.kernels.mixed_membership.seating import (
     take_seats,
 )
 from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
-from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
+from bnp_models.kernels.mixed_membership.tables import (
+    SomeCells,
+    assign_items,
+    choose_slots,
+    redraw_dishes,
+    redraw_whole_records,
+    seat_items,
+    table_indicators,
+)
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,

@@ -5,7 +5,7 @@ and merges, tilts and Hamiltonian trajectories. Weights and level probabilities 
 augmented records of the impossible region.
 
 If sums of floats decide about a move, chains are computed one after the other (`in_turn` of
-`kernels.numerics.lanes`). Several chains together are rounded differently from one alone, and their
+`kernels.numerics.platforms`). Several chains together are rounded differently from one alone, and their
 draws would then depend on the devices.
 """
 
@@ -34,7 +34,7 @@ from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     order_free_sum,
 )
-from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import in_turn
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words

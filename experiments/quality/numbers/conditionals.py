@@ -16,7 +16,6 @@ import numpy as np
 
 from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.cells import thinning
 from bnp_models.kernels.latent_classes import observed_weights, order, truncated_levels
@@ -34,7 +33,7 @@ from bnp_models.kernels.nested import impossible, members, parameters, possible
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, variable_of_rows
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.numerics.precision import RECORDS, in_double
-from bnp_models.kernels.splits.levels import weigh_side_levels
+from bnp_models.kernels.splits.levels import propose_levels, weigh_side_levels
 from bnp_models.kernels.variates import gamma, level_prior, levels, sticks
 from bnp_models.kernels.variates.rng import Keys, normal, words
 from bnp_models.models.mixed_membership import feasible, truncated_sweep
