@@ -33,9 +33,10 @@ from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Task
 from bnp_models.inference.progress import Monitor, Tell
-from bnp_models.inference.run import Run, Until
-from bnp_models.inference.settings import (
+from bnp_models.inference.run import (
+    Run,
     Settings,
+    Until,
     interval_of_arrays,
     kept_names,
     settings_of_round,

@@ -361,3 +361,25 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
 
         None if it cannot be computed under the rules in the data.
         """
+
+
+def last_class_used(draws: dict[str, np.ndarray], units: str = "records") -> str | None:
+    """Warn of members in the last class, if "last_class" was kept."""
+    most = int(np.max(draws.get("last_class", 0), initial=0))
+    if most == 0:
+        return None
+    return (
+        f"too few classes: in a kept draw, {most} {units} are in the last class, which stands for "
+        "all further classes; raise components (--components)"
+    )
+
+
+def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
+    """Warn that some draw had too many impossible records to count ("augmented" is -1)."""
+    if np.min(draws.get("augmented", 0), initial=0) >= 0:
+        return None
+    return (
+        "nearly everything is impossible: a kept draw needed more records of the impossible region "
+        "than can be counted, and the rest were left out; look for conditions or rules that "
+        "exclude too much"
+    )

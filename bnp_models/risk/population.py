@@ -28,9 +28,8 @@ from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import Run, Settings
 from bnp_models.inference.sampling import coded_input
-from bnp_models.inference.settings import Settings
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import PredictsCells

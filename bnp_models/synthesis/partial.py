@@ -1,15 +1,36 @@
-"""Partially synthetic data: some columns are kept, and the others are drawn given them."""
+"""Completed samples, and partially synthetic data: some columns are drawn given the others."""
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
+from jaxtyping import Array, Int
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import choose_variables
-from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.run import Run, spaced_draws
-from bnp_models.models.model import Completes, Model, Table
+from bnp_models.models.model import Completes, Draw, Model, Table
+
+
+class Counted(Protocol):
+    """Arrays of a sample whose records are counted."""
+
+    @property
+    def num_records(self) -> Int[Array, ""]:
+        """Number of records, without padding."""
+
+
+def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Counted) -> np.ndarray:
+    """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
+    return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
+
+
+@jax.jit
+def _complete(model, key, draw, data):
+    """(J, n) level codes of the sample, completed."""
+    with jax.named_scope("complete_records"):
+        return model.complete_records(key, draw, data)
 
 
 def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> None:

@@ -24,13 +24,13 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
-from bnp_models.inference.completing import complete_sample
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows, label_type
 from bnp_models.models.model import Completes
 from bnp_models.models.options import typed_key
 from bnp_models.synthesis.households import complete_households
+from bnp_models.synthesis.partial import complete_sample
 from bnp_models.synthesis.synthesize import simulate_samples
 from bnp_models.zeros.boxes import Boxes
 

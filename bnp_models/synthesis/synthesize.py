@@ -13,8 +13,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
-from bnp_models.inference.completing import complete_sample
-from bnp_models.inference.memory import check_kept
+from bnp_models.inference.compilation import check_kept
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
@@ -29,7 +28,7 @@ from bnp_models.synthesis.households import (
     simulate_households,
     synthesize_households,
 )
-from bnp_models.synthesis.partial import check_keep, draw_others
+from bnp_models.synthesis.partial import check_keep, complete_sample, draw_others
 
 # Largest number of records that are simulated at once, and of entries of arrays (boxes, records).
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25

@@ -17,9 +17,8 @@ from bnp_models.models.level_prior import (
     trees_of,
 )
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
-from bnp_models.models.model import Completes, Fitted, PredictsCells
+from bnp_models.models.model import Completes, Fitted, PredictsCells, too_many_augmented
 from bnp_models.models.options import option
-from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 

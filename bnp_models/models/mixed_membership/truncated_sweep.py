@@ -5,8 +5,8 @@ and merges, tilts and Hamiltonian trajectories. Weights and level probabilities 
 augmented records of the impossible region.
 
 If sums of floats decide about a move, chains are computed one after the other (`in_turn` of
-`kernels.numerics.platforms`). Several chains together are rounded differently from one alone, and their
-draws would then depend on the devices.
+`kernels.numerics.platforms`). Several chains together are rounded differently from one alone, and
+their draws would then depend on the devices.
 """
 
 import dataclasses

@@ -33,7 +33,7 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.levels import bands_of_levels
 from bnp_models.models.latent_classes import nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
-from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
+from bnp_models.models.latent_classes.nplcm import prepare_records as prepare_latent_classes
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
