@@ -33,7 +33,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import Run, is_of_records
 from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
@@ -214,6 +214,7 @@ def _write_risk(
 ) -> str:
     """Write the files of a risk; return what is said of it."""
     run, result, out = done.run, done.evaluated, done.out
+    assert is_of_records(run)
     output, chains, seed = command.output, inputs.chains, inputs.chains.seed
     checks = predictive_checks(run)
     validation = None

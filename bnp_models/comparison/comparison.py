@@ -19,7 +19,7 @@ from bnp_models.data.frames import code_like
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun, Run
 from bnp_models.inference.sampling import coded_input, sample
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
 from bnp_models.models.model import Model
@@ -34,7 +34,7 @@ NUM_DRAWS = 200
 
 
 def held_out_log_probability(
-    run: Run,
+    run: RecordsRun,
     codes: np.ndarray | Microdata | pd.DataFrame,
     *,
     method: str = "auto",
@@ -105,7 +105,7 @@ class Compared:
 
     log_probabilities: np.ndarray
     """(n held out,) log predictive probability of each held-out record, in nats."""
-    run: Run
+    run: Run[Microdata, StructuralZeros]
     """Chains on the whole sample."""
     diagnosis: Diagnosis
     """Diagnosis of these chains."""
@@ -279,7 +279,9 @@ def compare(
     return Comparison(found, num_folds, folds)
 
 
-def _sample(checkpoint, of_model, model, zeros, options, of_part, table, key) -> Run:
+def _sample(
+    checkpoint, of_model, model, zeros, options, of_part, table, key
+) -> Run[Microdata, StructuralZeros]:
     """Chains of a model on a part of the sample, with a checkpoint of their own."""
     if checkpoint is not None:
         options = options | {"checkpoint": Path(checkpoint) / f"{of_model}_{of_part}"}

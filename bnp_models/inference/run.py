@@ -3,16 +3,19 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic
+from typing import Generic, TypeAlias, TypeGuard
 
 import jax
 import numpy as np
 
 from bnp_models.data.contingency import Coded
 from bnp_models.data.display import Shown, counted, displayed, shapes, spread, title_of
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Schema
 from bnp_models.inference.arviz import arrange_draws
-from bnp_models.models.model import ConditionsT, Growing, Model, TableT
+from bnp_models.models.model import ConditionsC, Growing, Model, TableC
+from bnp_models.rules.rules import Rules
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -180,7 +183,7 @@ class Until:
 
 @dataclass(frozen=True, eq=False)
 @displayed
-class Run(Generic[TableT, ConditionsT]):
+class Run(Generic[TableC, ConditionsC]):
     """The chains of one model on one sample.
 
     Examples
@@ -192,7 +195,7 @@ class Run(Generic[TableT, ConditionsT]):
     """
 
     model: Model
-    table: TableT
+    table: TableC
     """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
     settings: Settings
     draws: dict[str, np.ndarray]
@@ -206,7 +209,7 @@ class Run(Generic[TableT, ConditionsT]):
     """Number of components that the arrays have room for at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each enlargement of the arrays."""
-    conditions: ConditionsT | None = None
+    conditions: ConditionsC | None = None
     """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup and draws; and checks, the calls of `until`."""
@@ -358,6 +361,23 @@ class Run(Generic[TableT, ConditionsT]):
         }
         title = f"Run: {chains} of {counted(settings.num_samples, 'draw')} of {self.model.name}"
         return Shown(title, lines)
+
+
+RecordsRun: TypeAlias = Run[Records, StructuralZeros]
+"""Chains on records, one by one or by cell."""
+
+HouseholdsRun: TypeAlias = Run[Households, Rules]
+"""Chains on households."""
+
+
+def is_of_records(run: Run) -> TypeGuard[RecordsRun]:
+    """Whether the chains are on records."""
+    return not isinstance(run.table, Households)
+
+
+def is_of_households(run: Run) -> TypeGuard[HouseholdsRun]:
+    """Whether the chains are on households."""
+    return isinstance(run.table, Households)
 
 
 def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -210,8 +210,10 @@ def sample(
         else:
             store.clear()
     if asked is None:
-        return Driver(task, first, execution).run(saved)
-    return _sample_until(task, asked, execution, saved)
+        run = Driver(task, first, execution).run(saved)
+    else:
+        run = _sample_until(task, asked, execution, saved)
+    return cast(Run[TableT, ConditionsT], run)
 
 
 def _minutes(max_minutes: float | None) -> float:

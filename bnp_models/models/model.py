@@ -8,11 +8,12 @@ computed from its draws.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
+from typing_extensions import TypeVar
 
 from bnp_models.data.display import options_as_html
 from bnp_models.data.households import Households
@@ -66,19 +67,19 @@ StateT = TypeVar("StateT")
 InfoT = TypeVar("InfoT", bound=Info)
 """Figures of one sweep."""
 
-_TableC = TypeVar("_TableC", bound=Table, covariant=True)
-_ConditionsC = TypeVar("_ConditionsC", bound=Conditions, covariant=True)
+TableC = TypeVar("TableC", bound=Table, covariant=True, default=Table)
+ConditionsC = TypeVar("ConditionsC", bound=Conditions, covariant=True, default=Conditions)
 
 
-class Fitted(Protocol[_TableC, _ConditionsC]):
+class Fitted(Protocol[TableC, ConditionsC]):
     """Attributes of a `bnp_models.Run` that the methods of its model read."""
 
     @property
-    def table(self) -> _TableC:
+    def table(self) -> TableC:
         """The sample."""
 
     @property
-    def conditions(self) -> _ConditionsC | None:
+    def conditions(self) -> ConditionsC | None:
         """Structural zeros, or rules; None if there were none."""
 
     @property

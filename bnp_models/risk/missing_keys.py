@@ -30,7 +30,7 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.documents import Document, Keywords
 from bnp_models.data.microdata import Microdata, Records, SmallCells, k_anonymity
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import Completes
 from bnp_models.risk.evaluator import Draws, Evaluator, LogProbabilities, probabilities_by_draw
@@ -130,7 +130,7 @@ class Completions:
         One that may be used elsewhere too: a constant is folded into it.
     """
 
-    def __init__(self, run: Run, evaluator: Evaluator, key: jax.Array):
+    def __init__(self, run: RecordsRun, evaluator: Evaluator, key: jax.Array):
         table, model = run.table, run.model
         assert isinstance(model, Completes) and isinstance(table, Microdata)
         self.rows = np.flatnonzero(~table.complete)

@@ -25,7 +25,7 @@ from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import RecordsRun, Run, Settings
 from bnp_models.inference.sampling import coded_input
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
@@ -63,7 +63,7 @@ class PopulationRisk:
     ['row', 'age', 'sex', 'education', 'r1', 'r2']
     """
 
-    run: Run
+    run: RecordsRun
     """Chains from whose draws the risk was computed."""
     population_size: int
     """Size N of the population."""
@@ -113,7 +113,7 @@ class PopulationRisk:
     and r2 count only the draws in which they are."""
 
     @cached_property
-    def law(self) -> Run:
+    def law(self) -> RecordsRun:
         """Run on the records without weight classes; the run itself if there are no weights."""
         return sample_law(self.run)
 
@@ -140,6 +140,7 @@ class PopulationRisk:
         """
         table = self.law.table
         if self.r2_of_cells is not None:
+            assert isinstance(table, Microdata)
             return self._all_records(table, self.r2_of_cells)
         frame = labels_of(table.schema, table.codes_at(self.rows))
         frame.insert(0, "row", self.rows)
@@ -235,7 +236,7 @@ class PopulationRisk:
 
 
 def population_risk(
-    run: Run,
+    run: RecordsRun,
     population_size: int,
     *,
     ties: str = "on",

@@ -22,7 +22,7 @@ from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata, SmallCells
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import text_of, unknown_variable
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
@@ -197,7 +197,9 @@ class Protection:
         names = [schema.variables[j] for j in variables]
         return pd.DataFrame({"row": rows, "column": names, "old": old})
 
-    def estimate(self, run: Run, *, ties: str = "on", key: jax.Array | None = None) -> FileRisk:
+    def estimate(
+        self, run: RecordsRun, *, ties: str = "on", key: jax.Array | None = None
+    ) -> FileRisk:
         """Estimate the risk of the protected file by chains on the recoded sample.
 
         Parameters
@@ -219,7 +221,7 @@ class Protection:
 
 
 def protect(
-    run: Run,
+    run: RecordsRun,
     population_size: int,
     *,
     max_tau1: float | None = None,

@@ -13,7 +13,7 @@ from bnp_models.data.schema import (
     undeclared_level,
     unknown_variable,
 )
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.model import Model, Table
@@ -105,7 +105,7 @@ def boxes_within(
     return within[(levels > 0).all(axis=1)]
 
 
-def sets_given(run: Run, given: Mapping[str, Sequence[Label]]) -> np.ndarray | None:
+def sets_given(run: RecordsRun, given: Mapping[str, Sequence[Label]]) -> np.ndarray | None:
     """Feasible boxes (B, R) of a law, as far as they have these values; None: all cells."""
     if not given:
         return run.feasible_sets

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import choose_variables
-from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.run import RecordsRun, spaced_draws
 from bnp_models.models.model import Completes, Draw, Model, Table
 
 
@@ -47,7 +47,7 @@ def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> 
 
 
 def draw_others(
-    run: Run, keep: Sequence[str], num_datasets: int, key: jax.Array
+    run: RecordsRun, keep: Sequence[str], num_datasets: int, key: jax.Array
 ) -> Iterator[np.ndarray]:
     """Draw all other columns of the sample's records, given those that are kept.
 
@@ -64,7 +64,7 @@ def draw_others(
     Methodology 29(2).
     """
     table = run.table
-    assert isinstance(run.model, Completes)
+    assert isinstance(run.model, Completes) and isinstance(table, Microdata)
     kept = np.isin(table.schema.variables, list(keep))
     masked = Microdata(table.schema, np.where(kept, table.codes, -1))
     data = run.model.prepare(masked, run.conditions)
