@@ -54,6 +54,7 @@ from bnp_models.risk.population import PopulationRisk, population_risk, tau1_mon
 from bnp_models.risk.rare_combinations import check_combinations
 from bnp_models.risk.special_uniques import suda
 from bnp_models.risk.validation import Validation, validate_within
+from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
 _LOG = logging.getLogger(__name__)
@@ -162,6 +163,7 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
 def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
+    assert not isinstance(conditions, Rules)
     of = "--keys"
     try:
         sets = {

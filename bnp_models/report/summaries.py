@@ -13,7 +13,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
-from bnp_models.models.level_prior import document_of_prior
+from bnp_models.models.level_prior import LevelPriorOptions, document_of_prior
 from bnp_models.report.documents import (
     ChainsRiskDocument,
     CoarserEntry,
@@ -169,9 +169,9 @@ def level_prior(run: Run) -> LevelPriorEntry:
     learned = run.model.level_concentrations(run)
     if learned is not None:
         return LevelPriorEntry(kind="learned", concentration=learned)
-    if vars(run.model).get("level_shape") is None:
-        return LevelPriorEntry(kind="uniform")
-    return LevelPriorEntry(**document_of_prior(run.model))
+    if isinstance(run.model, LevelPriorOptions) and run.model.level_shape is not None:
+        return LevelPriorEntry(**document_of_prior(run.model))
+    return LevelPriorEntry(kind="uniform")
 
 
 def of_ties(risk: PopulationRisk) -> dict[str, Any]:

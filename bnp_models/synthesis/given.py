@@ -16,8 +16,8 @@ from bnp_models.data.schema import (
 from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.models.model import Model, Table
-from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.models.model import Conditions, Model, Table
+from bnp_models.rules.rules import Rules
 
 MOST_TRIED = 10**9
 """Largest number of records that are simulated for a file by a model that draws until they fit."""
@@ -37,7 +37,7 @@ def check_given(
     given: Mapping[str, Sequence[Label]],
     model: Model,
     table: Table,
-    conditions: StructuralZeros | None,
+    conditions: Conditions | None,
     method: str,
     num_rows: int,
 ) -> None:
@@ -52,7 +52,7 @@ def check_given(
     method, num_rows
         As for `synthesize`.
     """
-    if isinstance(table, Households):
+    if isinstance(table, Households) or isinstance(conditions, Rules):
         raise ValueError("households are not drawn given values of their persons")
     if method != "predictive":
         raise ValueError('records are drawn given values by method "predictive" only')
