@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.bins import level_counts
-from bnp_models.data.display import counted
+from bnp_models.data.display import counted, first_parts
 from bnp_models.data.identifying import identifying_variables
 from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
 from bnp_models.data.labels import label_warnings, with_counts
@@ -28,7 +28,7 @@ def check_labels(
     ordered: Iterable[str],
     by_order: bool,
     by_file: Mapping[str, Merged | None],
-) -> None:
+) -> dict[str, set[str]]:
     """Say which labels may not be what they seem; refuse those that are needed as something else.
 
     Parameters
@@ -40,11 +40,17 @@ def check_labels(
     by_file
         By variable of which a file says it, what becomes of the labels.
 
+    Returns
+    -------
+    apart
+        By variable, codes such as 9999 that `--ordered auto` would take for numbers; they are to be
+        levels of their own.
+
     Raises
     ------
     MicrodataError
         If there are dates among ranges, or codes such as 9999 among numbers that are put into bins,
-        an order, a top code, or merged levels.
+        an order that was asked for, a top code, or merged levels.
     """
     said = by_variable((*data.recoding.level, *data.recoding.number))
     _require_values(table, by_variable(data.recoding.number))
@@ -53,7 +59,7 @@ def check_labels(
     # Of columns that are refused as identifying, nobody asks for the order.
     named = data.allow_identifying or data.variables is not None
     gone = () if named else {found.variable for found in identifying_variables(table)}
-    refused = []
+    refused, apart, found = [], {}, []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         own = by_file.get(name)
         if name in by_file and (own is None or not own.ranges):
@@ -68,17 +74,31 @@ def check_labels(
             uses[name] = f"a range of {data.recoding.recode_by}"
         elif name not in uses and any(0 < n < least for n in numbers):
             uses[name] = f"--merge-rare {least}"
-        if name not in (*uses, *gone) and by_order and are_numbers(labels):
+        automatic = name not in (*uses, *gone) and by_order and are_numbers(labels)
+        if automatic:
             uses[name] = "the order of its levels (--ordered auto)"
         _check_notation(data, name, labels, counts, uses)
         codes = [label for label in codes_among(labels, numbers)
                  if text_of(label) not in known]  # fmt: skip
-        if name in uses and codes:
+        if automatic and codes:
+            apart[name] = set(map(text_of, codes))
+            found.append(f"{quoted(name)} has {with_counts(codes, counts)}")
+        elif name in uses and codes:
             refused.append((name, codes, counts))
     if refused:
         raise _codes_among_numbers(refused, uses)
+    if apart:
+        name, (first, *_) = next(iter(apart.items()))
+        _LOG.warning(
+            "%s: codes among numbers? %s; they are levels of their own until you say what they "
+            "are: missing (--missing %s), such a level (--level %s=%s), or a number "
+            "(--number %s=%s)", data.sample, first_parts(found, "variable"),
+            ",".join(sorted(set().union(*apart.values()))), name, first, name, first,
+        )  # fmt: skip
+        said = said | {name: said.get(name, set()) | codes for name, codes in apart.items()}
     for sentence in label_warnings(table, said):
         _LOG.warning("%s: %s", data.sample, sentence)
+    return apart
 
 
 def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:

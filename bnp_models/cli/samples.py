@@ -445,13 +445,17 @@ def recoded(
             "--variables"
         )
     with located(data):
-        own = own_levels(table, by_variable(data.recoding.level))
+        said = by_variable(data.recoding.level)
+        own = own_levels(table, said)
         if both := sorted(by.keys() & own.keys()):
             raise UsageError(
                 f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
             )
         changed = in_bins(table, own)
-        check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
+        own |= own_levels(table, {name: codes | said.get(name, set())
+                                  for name, codes in apart.items()})  # fmt: skip
+        changed = in_bins(table, own)
         changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(

@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 from commands import one_line
 
+from bnp_models.cli.data_files import data_files
 from bnp_models.cli.main import main
+from bnp_models.cli.options import parse, read
+from bnp_models.cli.parser import make_parser
+from bnp_models.cli.samples import read_sample
+from bnp_models.data.label_numbers import OwnLevel
 
 LATENT = ("--model", "nplcm", "--components", "4", "--chains", "2", "--warmup", "10", "--draws",
           "10")  # fmt: skip
@@ -54,10 +59,36 @@ def test_what_is_refused(sample, options, said, capsys):
 
 def test_codes_in_an_order(sample, tmp_path, capsys):
     command = ("risk", str(sample), "--variables", "age,sex", "--population-size", "9000", *LATENT)
-    for ordered, use in ((), "--ordered auto"), (("--ordered", "age"), "--ordered would"):
-        assert main((*command, *ordered, "--out", str(tmp_path / "out"))) == 2
-        assert use in one_line(capsys)
+    assert main((*command, "--ordered", "age", "--out", str(tmp_path / "out"))) == 2
+    assert "--ordered would" in one_line(capsys)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "asks"),
+    [((), ["9999"], True), (("--level", "age=9999"), ["9999"], False),
+     (("--number", "age=9999"), [], False)],
+)  # fmt: skip
+def test_an_order_that_nobody_asked_for_leaves_codes_out(sample, options, own, asks, caplog):
+    words = (
+        "risk",
+        str(sample),
+        "--variables",
+        "age,sex",
+        "--population-size",
+        "9000",
+        "--out",
+        "o",
+    )
+    words += options
+    found = parse(make_parser(), words)
+    with data_files(found.values) as values:
+        command = read(found.command, values)
+        changed, _, changes = read_sample(command.data, command.fit)
+    assert [x for x in changed.schema.levels[0] if isinstance(x, OwnLevel)] == own
+    assert changes.settings().get("own_levels", {}) == ({"age": own} if own else {})
+    assert ("codes among numbers? 'age' has '9999' (12 records)" in caplog.text) == asks
+    assert "missing values? 'age'" not in caplog.text
 
 
 @pytest.mark.parametrize(
