@@ -25,7 +25,6 @@ from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
-from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
@@ -34,6 +33,7 @@ from bnp_models.data.microdata import Records
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import file_digest
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json

@@ -17,11 +17,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.cells import joint_codes
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import Document
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.margins import joint_codes
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of

@@ -18,7 +18,7 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_beta,
     log_gamma_ratio,
 )
-from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import (

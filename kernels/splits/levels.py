@@ -15,9 +15,8 @@ from jaxtyping import Array, Bool, Float, Key
 from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock, concentrations, draw_scaled
 from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.numerics.counting import sum_by_group
-from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
+from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio, stirling_error
 from bnp_models.kernels.splits.proposal import Proposal
-from bnp_models.kernels.variates.discrete import stirling_error
 from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from bnp_models.cli.data_files import data_files
 from commands import one_line
 
+from bnp_models.cli.dispatch import data_files
 from bnp_models.cli.main import main
 from bnp_models.cli.options import parse, read
 from bnp_models.cli.parser import make_parser

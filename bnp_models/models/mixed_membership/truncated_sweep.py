@@ -23,12 +23,16 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     move_parameters,
 )
 from bnp_models.kernels.mixed_membership.tables import seat_items
-from bnp_models.kernels.mixed_membership.tilts import tilt_component
+from bnp_models.kernels.mixed_membership.tilts import (
+    Atoms,
+    DirichletDensity,
+    Truncation,
+    tilt_component,
+)
 from bnp_models.kernels.mixed_membership.truncated_split_merge import (
     slot_of_split,
     split_or_merge_truncated,
 )
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,

@@ -28,11 +28,11 @@ from bnp_models.kernels.mixed_membership import (
     tilts,
     truncated_split_merge,
 )
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.tilts import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.nested import impossible, members, parameters, possible
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, variable_of_rows
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
-from bnp_models.kernels.numerics.precision import RECORDS, in_double
+from bnp_models.kernels.numerics.platforms import RECORDS, in_double
 from bnp_models.kernels.splits.levels import propose_levels, weigh_side_levels
 from bnp_models.kernels.variates import gamma, level_prior, levels, sticks
 from bnp_models.kernels.variates.rng import Keys, normal, words
