@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
 from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
@@ -22,7 +23,6 @@ from bnp_models.cli.outputs import (
 )
 from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
-from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import write_contingency_table

@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Protect, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
@@ -14,7 +15,7 @@ from bnp_models.cli.models import (
 )
 from bnp_models.cli.options import UsageError, flag, values_of
 from bnp_models.cli.parts import Chains, Fit
-from bnp_models.cli.samples import Changes, read_household_sample, read_sample
+from bnp_models.cli.samples import read_household_sample, read_sample
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
