@@ -158,7 +158,8 @@ def with_empty_levels(
     asked, named = data.text.empty_as_level or keep_missing, data.text.settles_empty
     with located(data):
         settled = find_settled(table, named=named)
-        made = settled if asked else find_settled(table, named=named, automatic=False)
+    pairs, names = [set(pair) for pair in named], table.schema.variables
+    made = [one for one in settled if asked or {names[one.variable], names[one.parent]} in pairs]
     if asked and not settled and not keep_missing:
         raise UsageError(
             "--empty-as-level: no column settles where the values of another one are missing; "

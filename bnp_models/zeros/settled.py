@@ -51,7 +51,6 @@ def find_settled(
     table: Records,
     label: str | None = None,
     named: Sequence[tuple[str, str]] = (),
-    automatic: bool = True,
 ) -> list[Settled]:
     """Find the variables whose empty values other variables settle.
 
@@ -65,8 +64,6 @@ def find_settled(
         Pairs of a variable and the one whose empty values it settles, in either order, of which
         that is known. Each of its levels with which all records are empty settles the other one,
         however few they are.
-    automatic
-        Whether other pairs are looked for.
 
     Raises
     ------
@@ -111,7 +108,7 @@ def find_settled(
             if parents:
                 full, records = _full(parents[0], codes, empty, counts, schema)
                 one = Settled(j, parents.pop(0), full, records)
-            elif automatic:
+            else:
                 one = _most_settled(j, codes, empty, counts, schema, in_order)
             if one is None:
                 break
