@@ -16,7 +16,6 @@ from bnp_models.cli.argument_types import (
     number_of_variable,
     ordered_type,
     relative_kinds,
-    seconds_type,
     share_type,
     two_variables,
     value_of_variable,
@@ -337,7 +336,7 @@ class Chains:
     seed: int = option("K", integer_type(0, 2**32), default=0, help=
         "the same seed gives the same results (default: 0)")  # fmt: skip
     resume: bool = switch("continue from the checkpoint in DIR, if there is one")
-    checkpoint_seconds: float = option("S", seconds_type, default=10.0, help=
+    checkpoint_seconds: float = option("S", number_at_least(0), default=10.0, help=
         "minimum time between checkpoints (default: 10)")  # fmt: skip
     until_rhat: float | None = option("R", number_above(1), help=
         "after --draws, continue until R-hat is at most R and the effective sample sizes are large "
