@@ -42,15 +42,7 @@ from bnp_models.inference.run import (
     settings_of_round,
     starts_of,
 )
-from bnp_models.models.model import (
-    Conditions,
-    ConditionsT,
-    DataT,
-    InfoT,
-    Model,
-    StateT,
-    TableT,
-)
+from bnp_models.models.model import Conditions, ConditionsT, DataT, InfoT, Model, StateT, TableT
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__

@@ -14,15 +14,7 @@ from bnp_models.data.label_numbers import numbers_among, read_numbers
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
-from bnp_models.models.model import (
-    ConditionsT,
-    DataT,
-    Fitted,
-    InfoT,
-    Model,
-    StateT,
-    TableT,
-)
+from bnp_models.models.model import ConditionsT, DataT, Fitted, InfoT, Model, StateT, TableT
 from bnp_models.models.options import as_names, check_fixed, option
 
 # Least number of numeric levels of a variable that "auto" treats as ordered: with fewer levels,

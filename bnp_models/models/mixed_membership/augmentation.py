@@ -13,11 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import split_over_parts
-from bnp_models.kernels.mixed_membership.urn_boxes import (
-    block_products,
-    count_sets,
-    draw_blocks,
-)
+from bnp_models.kernels.mixed_membership.urn_boxes import block_products, count_sets, draw_blocks
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,

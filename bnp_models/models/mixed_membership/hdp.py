@@ -28,11 +28,7 @@ from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_alp
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS, MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
-from bnp_models.models.mixed_membership.state import (
-    HDPData,
-    HDPInfo,
-    HDPState,
-)
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
 from bnp_models.models.options import documented, fixed_or, option

@@ -43,14 +43,8 @@ from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.level_prior import learns_levels
-from bnp_models.models.mixed_membership.augmentation import (
-    Augmented,
-    draw_augmented,
-)
-from bnp_models.models.mixed_membership.conditionals import (
-    draw_level_shape,
-    moves_alpha,
-)
+from bnp_models.models.mixed_membership.augmentation import Augmented, draw_augmented
+from bnp_models.models.mixed_membership.conditionals import draw_level_shape, moves_alpha
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
     log_feasible,

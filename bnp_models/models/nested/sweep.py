@@ -30,11 +30,7 @@ from bnp_models.kernels.nested.members import (
 from bnp_models.kernels.nested.parameters import tables_of
 from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.nested.simulation import DrawnVariables
-from bnp_models.kernels.numerics.counting import (
-    count_rows_by_component,
-    first_rows,
-    order_free_sum,
-)
+from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
