@@ -29,7 +29,7 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.documents import Document, Keywords
-from bnp_models.data.microdata import Microdata, Records, SmallCells, k_anonymity
+from bnp_models.data.microdata import Microdata, Records, SmallCells, k_anonymity, small_cells
 from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import Completes
@@ -94,9 +94,7 @@ def anonymity_of(table: Records, matching: np.ndarray | None) -> list[SmallCells
     """
     if matching is None:
         return k_anonymity(table)
-    counts = table.tabulated.counts
-    number = {k: int(counts[matching < k].sum()) for k in (2, 3, 5)}
-    return [SmallCells(k, m, m / table.n) for k, m in number.items()]
+    return small_cells(matching, table.tabulated.counts)
 
 
 def are_alone(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:

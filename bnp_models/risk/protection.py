@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.microdata import Microdata, SmallCells
+from bnp_models.data.microdata import Microdata, SmallCells, small_cells
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import RecordsRun
@@ -92,8 +92,7 @@ class FileRisk:
     @cached_property
     def anonymity(self) -> list[SmallCells]:
         """Numbers of records whose remaining values fewer than 2, 3 and 5 records have."""
-        number = {k: int((self.sharing < k).sum()) for k in (2, 3, 5)}
-        return [SmallCells(k, m, m / len(self.sharing)) for k, m in number.items()]
+        return small_cells(self.sharing, np.ones_like(self.sharing))
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
