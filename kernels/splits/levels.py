@@ -58,7 +58,7 @@ def propose_levels(
     Notes
     -----
     The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
-    `kernels.latent_classes.truncated_levels.update_levels_truncated`, with y at its expectation.
+    `kernels.latent_classes.truncation.update_levels_truncated`, with y at its expectation.
     """
     variable, shape, nodes = levels.variable, levels.shape[:, None], levels.count(counts)
     members = levels.at_nodes(sum_by_group(counts, variable, variable.size)[variable])
