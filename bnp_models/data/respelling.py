@@ -209,8 +209,8 @@ def _in_one_spelling(
         return column
     source.once(("spelling", name), lambda: _LOG.warning(
         "%s: column %s: one value in several spellings was made one: %s", source, quoted(name),
-        _listed([f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
-                 for old, to in new.items()]),
+        listed((f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
+                for old, to in new.items()), most=_NAMED),
     ))  # fmt: skip
     return _mapped(column, new)
 
@@ -219,13 +219,7 @@ def _with_records(counts: Mapping[str, int]) -> str:
     """Labels with their numbers of records, the most frequent first."""
     order = sorted(counts, key=lambda text: -counts[text])
     number = sum(counts.values())
-    some = _listed([f"{shown(text)} ({counted(counts[text], 'record')})" for text in order])
+    said = (f"{shown(text)} ({counted(counts[text], 'record')})" for text in order)
+    some = listed(said, most=_NAMED)
     values = f"{len(counts)} values of {counted(number, 'record')}: " if len(counts) > 1 else ""
     return values + some
-
-
-def _listed(items: Sequence[str]) -> str:
-    """Items, the first few of them."""
-    if len(items) <= _NAMED:
-        return listed(items)
-    return f"{', '.join(items[:_NAMED])} and {len(items) - _NAMED:,} more"
