@@ -238,7 +238,7 @@ def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
         ("protect", ["--max-tau1", "1", "--recode", "merge:age=x+y"], ["--recode", "age"]),
         ("protect", ["--max-tau1", "1", "--importance", "income=2"], ["--importance", "income"]),
         ("protect", ["--max-tau1", "1", "--importance", "age"], ["such as income=2"]),
-        ("protect", ["--max-risk", "1.5"], ["number from 0 to 1"]),
+        ("protect", ["--max-risk", "1.5"], ["1.5 is out of range: from 0 to 1"]),
         ("risk", ["--id", "age"], ["identifiers", "column 'age'"]),
         ("risk", ["--id", "nobody"], ["column 'nobody'", "unknown column"]),
         ("risk", ["--id", "r1"], ["column 'r1'", "records.csv"]),
