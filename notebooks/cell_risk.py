@@ -14,11 +14,13 @@
 # %% [markdown]
 # # Risk cell by cell, with design weights
 #
-# The other models learn how variables hang together. The models of Polettini and Stander look at
-# one cell at a time: so many persons of the sample share this combination, each stands for so many
-# in the population; how many are there in the population, and **what is the chance that a match is
-# right**? They need no chains and take seconds. They also know less, and their answer depends on
-# numbers that have to be chosen. This notebook shows how, and what the choice does.
+# The other models learn how the variables depend on each other. The models of Polettini and Stander
+# look at one cell at a time. They use the number of persons of the sample who share a combination,
+# and the number of persons of the population that each of them stands for. From these they estimate
+# how many persons of the population share the combination, and **the probability that a match is
+# correct**. They need no chains and take seconds. They also use less information, and their result
+# depends on hyperparameters that have to be chosen. This notebook shows how much it depends on
+# them.
 
 # %%
 import os
@@ -37,8 +39,9 @@ SAMPLE_SIZE = 200 if SMALL else 3_000
 # %% [markdown]
 # ## Sample, weights, cells
 #
-# A stratified sample: persons of 65 and over are drawn at half the rate of the others, so each of
-# them stands for more. The design weight says for how many.
+# The sample is stratified: persons of 65 and over are drawn at half the rate of the others, so that
+# each of them stands for more persons. The design weight is the number of persons of the population
+# that a record stands for.
 
 # %%
 VARIABLES = ["age", "sex", "race", "marital_status", "education"]
@@ -58,10 +61,11 @@ print("\n".join(cells.warnings()) or "the weights add up")
 # %% [markdown]
 # ## Two models
 #
-# Model I: the share of a cell that is sampled comes from one Beta distribution for all cells. Model
-# II takes it from the weights of the cell's own records, so that old persons, who are sampled less,
-# are less at risk. For each cell there is `risk`, the chance that a match is right (the expected
-# 1/F), and `p_unique`, that of being alone in the population.
+# In model I, the sampling fractions of all cells have the same Beta distribution. In model II, the
+# sampling fraction of a cell depends on the weights of its records, so that old persons, who have a
+# lower sampling fraction, are less at risk. For each cell, `risk` is the probability that a match
+# is correct (the expected value of 1/F), and `p_unique` is the probability that the record is alone
+# in the population.
 
 # %%
 results = {
@@ -73,7 +77,7 @@ results["Model II"].frame().head(5).round(3)
 # %% [markdown]
 # ## Against the truth
 #
-# In this exercise the population is known: F is counted, cell by cell.
+# In this exercise the population is known, so that F can be counted for each cell.
 
 # %%
 own = bnp.Microdata.from_frame(population, levels=table.schema).cells()
@@ -100,9 +104,9 @@ rows["truth"] = {
 pd.DataFrame(rows).T.fillna("")
 
 # %% [markdown]
-# The intervals are narrow and need not hold the truth: they are those *given the numbers that were
-# chosen* (`alpha`, `a`, and `b` or `gamma`), which come from another survey. Estimating them is
-# the natural thought:
+# The intervals are narrow and need not contain the truth, because they are intervals *given the
+# hyperparameters that were chosen* (`alpha`, `a`, and `b` or `gamma`), which come from another
+# survey. The obvious idea is to estimate the hyperparameters:
 
 # %%
 try:
@@ -114,12 +118,13 @@ except bnp.NoMaximumError as error:
     print(f"no estimate: {error}")
 
 # %% [markdown]
-# If it says that there is no maximum, the likelihood rises towards the edge of what is possible:
-# the data do not determine the numbers, and no optimiser should pretend that they do.
+# If the result is that there is no maximum, the likelihood increases towards the edge of the
+# parameter space: the data do not determine the hyperparameters, and an optimiser must not pretend
+# that they do.
 #
-# ## How much hangs on the choice?
+# ## How much depends on the choice?
 #
-# The honest way to use a fixed choice is to vary it.
+# Vary the hyperparameters to see how much the result depends on them.
 
 # %%
 alphas = [0.05, 0.1, 0.3] if SMALL else [0.02, 0.05, 0.1, 0.2, 0.4, 0.8]
@@ -135,8 +140,8 @@ axes.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# Within a cell, is the order right? That is what a threshold needs. Cells by estimated risk, and
-# the mean of 1/F in each group:
+# For a threshold, the order of the cells by estimated risk must be right. The table groups the
+# cells by estimated risk, and has the mean of 1/F in each group:
 
 # %%
 risk = results["Model II"].risk
@@ -148,10 +153,10 @@ pd.DataFrame({"estimated": risk[unique], "true": 1 / F[unique]}).groupby(
 # %% [markdown]
 # ## The decision
 #
-# Cells above a threshold are suppressed or coarsened. A threshold on these figures stands and falls
-# with the hyperparameters; where the curve above is steep, take the largest risk within the range
-# that you cannot exclude, or use a model that learns from the data (`disclosure_risk`), and keep
-# this one as a quick look at thousands of cells.
+# Cells above a threshold are suppressed or coarsened. Which cells are above the threshold depends
+# on the hyperparameters. If the curve above is steep, take the largest risk within the range of
+# hyperparameters that you cannot exclude. Or use a model that learns from the data
+# (`disclosure_risk`), and this model only for a quick overview of thousands of cells.
 
 # %%
 threshold = 0.1

@@ -14,12 +14,12 @@
 # %% [markdown]
 # # How risky is this sample?
 #
-# An agency holds a sample of persons and thinks of releasing it. Names are gone, but age, sex,
-# marital status and the like remain: the *key variables*. A person who is alone with a combination
-# of them in the whole population can be recognised by anyone who knows those facts. So the
-# question is: **how many records of the sample are unique in the population?** That number is
-# called $\tau_1$. It cannot be counted, because the rest of the population is not in the file. It
-# can be estimated.
+# An agency has a sample of persons and considers releasing it. Names were removed, but age, sex,
+# marital status and similar variables remain: the *key variables*. If nobody else in the population
+# has the same combination of key variables as a person, anybody who knows these facts can recognise
+# this person. So the question is: **how many records of the sample are unique in the population?**
+# That number is called $\tau_1$. It cannot be counted, because the rest of the population is not in
+# the file. It can be estimated.
 #
 # This notebook goes from a data frame to $\tau_1$, checks whether the estimate can be trusted, and
 # then compares releases that differ in detail. You need no JAX and no Bayesian machinery: read the
@@ -56,9 +56,11 @@ if not SMALL:
 # the end.
 #
 # We keep persons of 15 and over. Children have no occupation and no schooling in this file, so that
-# whole regions of the table are impossible (*structural zeros*). This version of the model does not
-# know that. It would spend probability there and overstate the risk. Leaving the children out is
-# what one can do for now. It leaves `parents_at_home` almost constant, so that goes too.
+# whole regions of the table are impossible (*structural zeros*). In this notebook the model is not
+# told about them. It would give these combinations positive probabilities and overestimate the
+# risk. Therefore children are left out (the notebook `structural_zeros` shows how to declare such
+# combinations instead). Without children, `parents_at_home` is almost constant, so that it is left
+# out too.
 
 # %%
 census = census_income()
@@ -74,8 +76,8 @@ sample = population.sample(SAMPLE_SIZE, seed=0)
 sample.head()
 
 # %% [markdown]
-# How many levels has each variable, and how full is its largest one? A level that few records
-# share is where uniqueness comes from.
+# The table shows how many levels each variable has, and the share of its largest level. Records are
+# unique mainly because of levels that few records have.
 
 # %%
 pd.DataFrame(
@@ -93,8 +95,8 @@ pd.DataFrame(
 #
 # `Microdata` codes the labels once and keeps them. The columns here are pandas categoricals with
 # the whole code book, so levels that nobody in the sample has are known too. With plain text
-# columns, pass `levels={"age": [...], ...}` for the same effect: a level that exists but was not
-# sampled is part of what the model has to think about.
+# columns, pass `levels={"age": [...], ...}` for the same effect: the model must know a level that
+# exists, even if no record of the sample has it.
 
 # %%
 table = bnp.Microdata.from_frame(sample)
@@ -105,7 +107,7 @@ print(f"{table.n:,} records, {table.num_variables} variables, {table.schema.num_
 #
 # A record that shares its combination with another one in the *sample* is certainly not unique in
 # the population. Only the records that are alone in the sample, the *sample uniques*, can be. This
-# is a count, not an estimate, and an upper bound for $\tau_1$. It is usually far too high a bound.
+# is a count, not an estimate, and an upper bound for $\tau_1$. This bound is usually far too high.
 
 # %%
 cells = table.cells()
@@ -118,11 +120,11 @@ print(f"\n{len(cells.sample_uniques)} sample uniques")
 # %% [markdown]
 # ## Running the chains
 #
-# The model (a hierarchical Dirichlet process mixed membership model) learns which combinations
-# are likely, including those not in the sample. It has no number of classes to choose. It is fitted
-# by Markov chain Monte Carlo: several *chains* wander through the values that its parameters may
-# take. The first sweeps, the *warm-up*, are thrown away. Several chains, because one chain cannot
-# show that it is stuck.
+# The model (a hierarchical Dirichlet process mixed membership model) learns which combinations are
+# likely, including those not in the sample. You do not choose a number of classes. It is fitted by
+# Markov chain Monte Carlo: several *chains* move through the possible values of its parameters. The
+# first sweeps, the *warm-up*, are discarded. Several chains are needed because a single chain
+# cannot show that it is stuck.
 #
 # The first call takes some seconds more, in which JAX compiles the program.
 
@@ -134,14 +136,15 @@ print(f"{run.settings.num_chains} chains of {run.settings.num_sweeps:,} sweeps")
 # %% [markdown]
 # ## From the chains to $\tau_1$
 #
-# Each draw of the parameters gives every cell a probability. With it, the persons of the population
-# who were not sampled can be dealt over the cells, and the sample uniques that none of them joins
-# can be counted. Doing that for every draw gives the whole posterior distribution of $\tau_1$, not
-# just a number.
+# Each draw of the parameters gives every cell a probability. With these probabilities, the persons
+# of the population who were not sampled are distributed over the cells at random, and the sample
+# uniques in whose cell there is none of them are counted. This is done for every draw and gives the
+# posterior distribution of $\tau_1$, and not just one number.
 #
-# No real population is as smooth as a model. So a cell may hold more persons than the model says,
-# or fewer: by how much is learned from the cells of the sample, in a *layer for ties* over the
-# model. `ties="off"` leaves it out; the intervals are then narrower than they should be.
+# No real population is as smooth as a model: a cell may have more persons than the model expects,
+# or fewer (overdispersion). By default the risk is corrected for overdispersion, whose strength is
+# estimated from the cells of the sample. `ties="off"` turns this correction off; the intervals are
+# then too narrow.
 
 # %%
 risk = bnp.population_risk(run, population_size)
@@ -151,19 +154,20 @@ print(f"tau_2: mean {risk.tau2.mean():.1f}")
 print(f"tau_1 by the model alone: mean {risk.layer.tau1.mean():.1f}")
 
 # %% [markdown]
-# $\tau_2$ is the number of correct matches to expect from somebody who links every sample unique
-# to a person in the population with the same combination, at random where there are several.
+# $\tau_2$ is the expected number of correct matches if somebody links every sample unique to a
+# person of the population with the same combination, at random if there are several such persons.
 #
 # ## Can it be trusted?
 #
-# Look at this before the figure above. The chains started in different places. If they now tell the
-# same story, R-hat (`r_hat`) is near 1: below 1.05 is wanted. The effective sample size
-# (`ess_bulk`, `ess_tail`) says how many independent draws the chains are worth: 100 a chain is
-# wanted.
+# Look at this before the figure above. The chains started from different values. If they agree now,
+# R-hat (`r_hat`) is near 1; it should be below 1.05. The effective sample size (`ess_bulk`,
+# `ess_tail`) is the number of independent draws that would be as informative as the chains; it
+# should be at least 100 for each chain.
 #
-# `to_inference_data` arranges the draws as ArviZ wants them. With `parameters=True` the arrays are
-# there too, with labels such as "age=0-14" along their axes; `checks=bnp.predictive_checks(run)`
-# adds what `az.plot_ppc` compares, `pointwise=True` what `az.loo` and `az.compare` need.
+# `to_inference_data` arranges the draws in the format of ArviZ. `parameters=True` adds the arrays
+# of the model, with labels such as "age=0-14" along their axes; `checks=bnp.predictive_checks(run)`
+# adds the figures that `az.plot_ppc` compares; and `pointwise=True` adds the log-likelihoods that
+# `az.loo` and `az.compare` need.
 
 # %%
 data = bnp.to_inference_data(run, risk)
@@ -171,8 +175,8 @@ names = ["tau1", "tau1_conditional", "components", "alpha", "log_likelihood"]
 az.summary(data, var_names=names, round_to=3)
 
 # %% [markdown]
-# The traces should look like grass: no trend, and no colour that stays above the others. The rank
-# plots should be flat: each chain then has its fair share of low and high values.
+# The traces should have no trend, and no colour should stay above the others. The rank plots should
+# be flat: each chain then has about as many low and high values as the others.
 
 # %%
 colours = {"color": [f"C{chain}" for chain in range(run.settings.num_chains)]}
@@ -185,25 +189,25 @@ az.plot_rank(data, var_names=names, figsize=(9, 3.5))
 plt.tight_layout()
 
 # %% [markdown]
-# The same checks in words, as `bnp-models risk` prints them:
+# These are the same checks in words, as `bnp-models risk` prints them:
 
 # %%
 print("\n\n".join(bnp.warnings_of(run, risk)) or "no warnings")
 
 # %% [markdown]
-# R-hat passes and effective sample sizes suffice. Where they fall short, the chains move slowly
-# between explanations of the data that fit about equally well, which is common with this kind of
-# model. A warning does not say how much it matters for the question. The means of $\tau_1$ chain by
-# chain do:
+# R-hat is small enough, and the effective sample sizes are large enough. If they are not, the
+# chains move slowly between explanations of the data that fit about equally well, which is common
+# for this kind of model. A warning does not say how much this matters for $\tau_1$. The means of
+# $\tau_1$ of each chain show it:
 
 # %%
 print("mean of tau_1 by chain:", risk.tau1_conditional.mean(axis=1).round(1))
 print(f"width of the 95% interval of tau_1: {high - low:.0f}")
 
 # %% [markdown]
-# They differ by much less than the interval is wide, so no chain would lead to another decision.
-# For the digit after the point, run longer. Had the chains said 5 and 20, no figure could be used
-# until more chains and a longer warm-up agree.
+# They differ by much less than the width of the interval, so that all chains lead to the same
+# decision. If you need the first decimal of the mean, run longer chains. If the means had been 5
+# and 20, no figure could be used before more chains with a longer warm-up agreed.
 
 # %% [markdown]
 # ## The estimate against the truth
@@ -234,9 +238,10 @@ plot_tau1(axes, risk, truth, "tau_1, persons of 15 and over")
 # %% [markdown]
 # ## The riskiest records
 #
-# `r1` is the probability that the record is unique in the population, `r2` the probability that a
-# match to it is right. Sums over the sample uniques give back $\tau_1$ and $\tau_2$. `F` is again
-# something that only this exercise knows: how many persons share the record's combination.
+# `r1` is the probability that the record is unique in the population, and `r2` is the probability
+# that a match with it is correct. Their sums over the sample uniques are the means of $\tau_1$ and
+# $\tau_2$. `F`, the number of persons with the combination of the record, is known only in this
+# exercise.
 
 # %%
 in_population = pd.Series(truth.population_counts, index=truth.rows)
@@ -245,9 +250,10 @@ riskiest["F"] = in_population[riskiest["row"]].to_numpy()
 riskiest.head(10).round(2)
 
 # %% [markdown]
-# Are the probabilities honest? Among records with `r1` near 0.3, about three in ten should be
-# unique in the population: `expected` is the sum of `r1` in each band, `unique` what is true. One
-# sample cannot settle it; many samples can, as in `experiments/accuracy/known_truth`.
+# Are the probabilities calibrated? Among records with `r1` near 0.3, about three in ten should be
+# unique in the population. `expected` is the sum of `r1` in each band, and `unique` is the true
+# number. One sample is not enough to judge this; `experiments/accuracy/known_truth` has many
+# samples.
 
 # %%
 bands = pd.cut(riskiest["r1"], [0, 0.02, 0.1, 0.3, 1], include_lowest=True)
@@ -256,11 +262,11 @@ riskiest.assign(unique=riskiest["F"] == 1).groupby(bands, observed=True).agg(
 ).round(1)
 
 # %% [markdown]
-# ## What if less is released?
+# ## Would it help to release less?
 #
-# This is the decision that an agency takes. Suppose that 20 recognisable persons are too many. Each
-# variable that is coarsened or dropped makes cells larger. The sample is the same: only the columns
-# change. We refit for each proposal, because a model of fewer variables is another model.
+# Suppose that 20 recognisable persons are too many for the agency. If a variable is coarsened or
+# dropped, cells become larger. The records of the sample are the same, and only the columns change.
+# We fit the model again for each proposal, because a model of fewer variables is another model.
 #
 # - **coarser**: education in three levels instead of five;
 # - **dropped**: no education at all.
@@ -323,13 +329,13 @@ for axes, (name, (found, true)) in zip(panels, results.items(), strict=True):
     plot_tau1(axes, found, true, name)
 
 # %% [markdown]
-# Two questions to put to this table. Is the upper end of the interval acceptable, and not only
-# the mean? Is what is gained worth the detail that users of the data lose? Neither is a question
-# that a model answers.
+# This table raises two questions. Is the upper end of the interval acceptable, and not only the
+# mean? Is the lower risk worth the detail that users of the data lose? A model answers neither of
+# them.
 #
 # ## Keeping the results
 #
-# What the command `bnp-models risk` writes, a notebook can write too.
+# A notebook can write the same files as the command `bnp-models risk`.
 
 # %%
 folder = Path(mkdtemp())

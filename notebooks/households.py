@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Synthetic households
 #
-# Persons live together, and users of household data care about who lives with whom: couples,
-# children, their ages. A file of independent persons loses that. This notebook makes synthetic
-# *households* with the nested model (`ndpmpm`), under rules such as "exactly one householder" and
-# "a child is younger than its parent", and looks at what they keep and what they give away.
+# Users of household data are interested in who lives with whom: couples, children, their ages. A
+# file of independent persons loses this information. This notebook makes synthetic *households*
+# with the nested model (`ndpmpm`), under rules such as "exactly one householder" and "a child is
+# younger than its parent". It then measures how useful the files are, and what they disclose.
 
 # %%
 import dataclasses
@@ -43,10 +43,10 @@ if not SMALL:
 # %% [markdown]
 # ## Who lives with whom
 #
-# One person a row; a column says which household. Some columns describe the household and are the
-# same for all of its members. The head's own values may be moved to the household as well: then the
-# rules about the head are conditions on one row, and far fewer impossible households have to be
-# imagined along the way.
+# The file has one person in each row, and a column identifies the household. Some columns describe
+# the household and are the same for all of its members. The values of the head can be treated as
+# values of the household too. Rules about the head are then conditions on one row, and the sampler
+# has to draw far fewer impossible households.
 
 # %%
 data = bnp.datasets.bay_area_households()
@@ -61,9 +61,10 @@ part.frame.head()
 # %% [markdown]
 # ## Rules
 #
-# A rule is a statement about one household. A set for relationships and ages is shipped; it reads
-# the labels and says what it made of them. Rules come from what words mean, not from the data:
-# a household of the sample that breaks one is an error in one of the two.
+# A rule is a statement about one household. The package contains a set of rules about relationships
+# and ages, which it makes from the labels of the file. Rules follow from the meaning of words, not
+# from the data: if a household of the sample breaks a rule, there is an error in the household or
+# in the rule.
 
 # %%
 rules = bnp.census_relationships(table.schema)
@@ -75,21 +76,21 @@ run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=rules, **CHAINS
 print("\n\n".join(bnp.warnings_of(run)) or "no warnings")
 
 # %% [markdown]
-# A warning that the last class is in use asks for more classes; one of R-hat for longer chains. Do
-# not release files of chains that disagree.
+# If a warning says that records are in the last class, use more classes. If a warning is about
+# R-hat, run longer chains. Do not release files from chains that disagree.
 #
 # ## The files
 #
-# As many households of each size as in the sample, and not one that breaks a rule.
+# There are as many households of each size as in the sample, and no household breaks a rule.
 
 # %%
 files = bnp.synthesize(run, 3)
 files[0].head()
 
 # %% [markdown]
-# ## What they keep
+# ## How useful are the files?
 #
-# Ask what users will ask: shares of households of which a statement is true. The statements are
+# Users will ask for the share of the households for which a statement is true. Such statements are
 # written like rules.
 
 # %%
@@ -119,9 +120,10 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Relations within households are the hard part: how far a spouse's age is from the head's, say. In
-# this model the two are alike only as far as there are classes of households by age, and the
-# synthetic differences spread wider. `relative=["age"]` of `bnp.NDPMPM` is the remedy.
+# Relations within households are hard to reproduce, for example the difference between the ages of
+# the spouse and the head. In this model, the two ages are similar only as far as there are classes
+# of households for each age, so that the synthetic differences vary more. `relative=["age"]` of
+# `bnp.NDPMPM` is the remedy.
 
 # %%
 
@@ -143,11 +145,11 @@ axes.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# ## What they give away
+# ## What do the files disclose?
 #
-# Suppose that somebody knows all households but one, and of that one everything but a value. The
-# target may be the household (any value of any member) or one person in a household whose other
-# members are known.
+# Suppose that somebody knows all households except one, and all values of this one except a single
+# value. The target may be the household (any value of any member), or one person in a household
+# whose other members are known.
 
 # %%
 attacks = {
@@ -172,17 +174,17 @@ pd.DataFrame(
 print("\n\n".join(attacks["person"].warnings()) or "no warnings")
 
 # %% [markdown]
-# Take the error seriously. These probabilities rest on the likelihood of whole files. Where the
-# typical log odds has an error of 1 or more, a rank is largely chance, and "cannot be ruled out" is
-# all that can be said of most. `bnp.evaluation.refit`, as in the notebook `synthetic_data`, brings
-# that error down, for as many more runs as there are files. First let the chains agree; these do
-# not.
+# Take the standard error seriously. These probabilities depend on the likelihood of whole files. If
+# a typical log odds has a standard error of 1 or more, the ranks are largely chance, and for most
+# persons one can only say that a first place cannot be ruled out. `bnp.evaluation.refit`, as in the
+# notebook `synthetic_data`, makes the error smaller, and needs one more run for each file. Before
+# that, the chains must agree; these do not.
 #
 # ## The decision
 #
-# Release if users' quantities are kept well enough, no warning is open, and nobody is singled out
-# by an estimate that is precise enough to be believed. Otherwise: fewer classes, coarser ages,
-# fewer files; or longer chains, and look again.
+# Release the files if the quantities that users need are reproduced well enough, no warning is
+# left, and no estimate that is precise enough shows that a person is at risk. Otherwise use fewer
+# classes, coarser ages, fewer files or longer chains, and evaluate the files again.
 
 # %%
 worst = attacks["person"].records().head(3)

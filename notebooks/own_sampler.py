@@ -14,10 +14,11 @@
 # %% [markdown]
 # # A Gibbs sampler of your own
 #
-# The models of this package are put together from small functions, the *kernels*. They are pure:
-# arrays in, arrays out, a random key first. So they can be put together in another way. This
-# notebook builds a latent class model that the package does not have, a finite one with a symmetric
-# Dirichlet prior on the class weights, and checks it against a simulation whose truth is known.
+# The models of this package are composed of small functions, the *kernels*. They are pure functions
+# of arrays, whose first argument is a random key. You can therefore compose them in another way.
+# This notebook builds a latent class model that the package does not have, a finite one with a
+# symmetric Dirichlet prior on the class weights, and checks it against a simulation whose truth is
+# known.
 #
 # $$z_i \sim \pi, \quad x_{ij} \sim \lambda_{j z_i}, \quad
 # \pi \sim \mathrm{Dir}(a, \ldots, a), \quad \lambda_{jk} \sim \mathrm{Dir}(1, \ldots, 1)$$
@@ -46,7 +47,8 @@ K, A = 6, 0.5
 # %% [markdown]
 # ## Data with a known truth
 #
-# Three classes, five variables. The sampler is told neither the classes nor how many there are.
+# The data have three classes and five variables. The sampler knows neither the classes nor their
+# number.
 
 # %%
 rng = np.random.default_rng(0)
@@ -60,8 +62,8 @@ codes = np.minimum(codes, np.array(num_levels) - 1)
 # %% [markdown]
 # ## The sweep
 #
-# All level probabilities lie in one array, variable after variable; `rows` says which entry each
-# value of a record reads. Every conditional is one call:
+# All level probabilities are in one array, variable after variable; `rows` has the entry that
+# belongs to each value of a record. Every conditional is one call:
 #
 # 1. the class of each record: `draw_rows`, by inverse CDF from log weights.
 #    (`jax.random.categorical` would be slower, and in 32 bits wrong for very rare events.)
@@ -94,9 +96,9 @@ def sweep(key, state):
 # %% [markdown]
 # ## Chains
 #
-# `scan` repeats the sweep, `vmap` runs the chains side by side, `jit` compiles the whole. The key
-# of sweep t is `fold_in(key, t)`: no key is used twice, and the draws do not depend on how the run
-# is cut into pieces.
+# `scan` repeats the sweep, `vmap` runs the chains in parallel, and `jit` compiles everything. The
+# key of sweep t is `fold_in(key, t)`: no key is used twice, and the draws do not depend on how the
+# run is divided into parts.
 
 # %%
 
@@ -121,8 +123,8 @@ draws = {name: np.asarray(value)[:, NUM_SWEEPS // 2 :] for name, value in draws.
 # %% [markdown]
 # ## Did it converge?
 #
-# The number of a class means nothing: two chains may call the same class 1 and 4. So look at what
-# does not depend on the numbering.
+# The number of a class has no meaning: the same class may have number 1 in one chain and number 4
+# in another. Therefore look at quantities that do not depend on the numbering.
 
 # %%
 for name in ("log_likelihood", "occupied"):
@@ -137,8 +139,9 @@ plt.show()
 # %% [markdown]
 # ## Is it right?
 #
-# Probabilities of cells, posterior mean against the truth that made the data. The package's
-# `log_cell_probability` takes the same arrays, so that your sampler works with what is there.
+# The posterior means of the probabilities of cells are compared with the true probabilities. The
+# function `log_cell_probability` of the package takes the same arrays, so that you can use it with
+# your own sampler.
 
 # %%
 cells = np.stack(np.meshgrid(*map(np.arange, num_levels), indexing="ij"), -1).reshape(-1, 5)
@@ -163,10 +166,10 @@ axes.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# The model borrows strength: it knows something of cells that nobody was seen in. The test that
-# every sampler of this package has passed goes further: alternate sweeps with new data drawn from
-# the model, and see whether the parameters keep their prior (`tests/latent.py`, Geweke's test).
-# Before you rely on a sampler of your own, do the same.
+# The model borrows strength: it also estimates the probabilities of cells without records. Every
+# sampler of this package has passed a stronger test: sweeps alternate with draws of new data from
+# the model, and the parameters must keep their prior distribution (`tests/latent.py`, Geweke's
+# test). Do the same before you rely on a sampler of your own.
 
 # %%
 print(f"own sampler: {draws['occupied'].mean():.1f} of {K} classes in use, 3 in truth")

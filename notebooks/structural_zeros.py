@@ -12,14 +12,15 @@
 # ---
 
 # %% [markdown]
-# # Combinations that cannot occur, and what ignoring them does to the risk
+# # Combinations that cannot occur, and how much the risk changes if they are ignored
 #
-# A census form asks children no question about their work. So some combinations are impossible, and
-# a model that does not know it spreads probability over them. That probability is missing where
-# people are: records look rarer than they are, and **the estimated risk is too high**. This
-# notebook compares the two on a sample whose truth is known, with the mixed membership model of a
-# fixed number of profiles (`mixed-membership`); the HDP, which learns that number, is used in the
-# same way.
+# A census form asks children no question about their work. Therefore some combinations are
+# impossible, and a model that does not know them gives them positive probabilities. The possible
+# combinations then have too small probabilities: records seem to be rarer than they are, and **the
+# estimated risk is too high**. This notebook estimates the risk with and without the structural
+# zeros, for a sample whose true risk is known. It uses the mixed membership model with a fixed
+# number of profiles (`mixed-membership`); the HDP, which estimates this number, is used in the same
+# way.
 
 # %%
 import os
@@ -42,9 +43,10 @@ if not SMALL:
 # %% [markdown]
 # ## The list
 #
-# Conditions are a table: each row is an impossible combination, and a variable that it does not
-# name is free. Rows may overlap. Where do they come from? From the questionnaire, never from the
-# empty cells of the sample: that nobody in the sample is a widow of 20 does not make it impossible.
+# Conditions are a table: each row is an impossible combination, whatever the values of the
+# variables that it does not name. Rows may overlap. Take conditions from the questionnaire, never
+# from the empty cells of the sample: a widow of 20 is possible, even if there is none in the
+# sample.
 
 # %%
 VARIABLES = [
@@ -68,7 +70,8 @@ rows = [
     if label != allowed
 ]
 rows += [{"age": age, "education": CODE} for age in population.levels["age"] if age != CHILD]
-# Parents at home are recorded of persons under 18 who are not the head, nor married to the head.
+# Parents at home are recorded only for persons under 18 who are neither the head nor married to the
+# head.
 known = [label for label in population.levels["parents_at_home"] if label != "Not in universe"]
 grown = [age for age in population.levels["age"] if age not in (CHILD, "15-24")]
 rows += [{"age": age, "parents_at_home": label} for age in grown for label in known]
@@ -83,16 +86,17 @@ print(f"{zeros.num_impossible_cells:,} of {table.schema.num_cells:,} cells are i
 conditions.head()
 
 # %% [markdown]
-# A record that breaks a condition is an error, in the data or in the list. Better to learn it now:
+# If a record breaks a condition, there is an error in the data or in the list of conditions. Check
+# this first:
 
 # %%
 zeros.require_feasible(table)
 print("\n".join(zeros.sentences))
 
 # %% [markdown]
-# Such a sentence says that one item settles another: the education code of children is their age
-# group, said twice. `not_applicable=True` leaves such items out of the records: faster chains, and
-# the same answer within their error.
+# Such a sentence says that one item determines another: the education code of children only repeats
+# their age group. `not_applicable=True` leaves such items out of the records. The chains are then
+# faster and give the same result within their error.
 #
 # ## With and without
 
@@ -101,7 +105,7 @@ runs = {
     "zeros ignored": bnp.sample(MODEL, table, key=jax.random.key(0), **CHAINS),
     "zeros known": bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS),
 }
-# By the model alone: a layer for ties would make up for a part of what the zeros change.
+# By the model alone: a correction for overdispersion would hide a part of the effect of the zeros.
 risks = {name: bnp.population_risk(run, len(population), ties="off") for name, run in runs.items()}
 
 # %%
@@ -135,8 +139,9 @@ plt.show()
 # %% [markdown]
 # ## Can it be trusted?
 #
-# The share of the impossible region, `p_zero`, is driven by the prior: it is shown, and never
-# judged by. What counts is in the warnings: R-hat and effective sample sizes of the number wanted.
+# The probability of the impossible region, `p_zero`, depends on the prior, so that convergence is
+# not judged by it. The warnings are about the quantity of interest: its R-hat and its effective
+# sample sizes.
 
 # %%
 for name, risk in risks.items():
@@ -146,11 +151,11 @@ print("\nchain by chain:", risks["zeros known"].tau1_conditional.mean(axis=1).ro
 # %% [markdown]
 # ## The decision
 #
-# Quote the figure of the run that knows the zeros, now with the layer for ties, whose interval is
-# honest about how much smoother than real persons a model is. If its upper end is too high,
-# coarsen the variables that make records rare and run again, as the notebook `disclosure_risk`
-# does. What the zeros change is shown above. Here it is little: the model has learned from the
-# sample that children do not marry, work or study. Synthetic records need the zeros in any case.
+# Quote the figure of the run with the zeros, now corrected for overdispersion, because real
+# populations are less smooth than a model. If the upper end of its interval is too high, coarsen
+# the variables that make records rare and run again, as the notebook `disclosure_risk` does. In
+# this example the zeros change the risk only a little: the model has learned from the sample that
+# children do not marry, work or study. Synthetic records need the zeros in any case.
 
 # %%
 quoted = bnp.population_risk(runs["zeros known"], len(population))

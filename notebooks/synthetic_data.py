@@ -14,10 +14,10 @@
 # %% [markdown]
 # # May these synthetic data be released?
 #
-# An agency holds a sample that it must not give away, and wants to publish files of invented
-# persons instead: as useful as possible, and telling nobody's secret. This notebook makes such
-# files with the truncated latent class model (`tnplcm`), and asks the two questions that a release
-# committee asks. **How good are they? How safe are they?**
+# An agency has a sample that it must not release, and wants to publish files of synthetic persons
+# instead. The files should be as useful as possible and disclose nothing about single persons. This
+# notebook makes such files with the truncated latent class model (`tnplcm`), and answers the two
+# questions of a release committee: **How useful are they? How safe are they?**
 #
 # `nplcm` is the same without the list of impossible combinations: `bnp.NPLCM()`, no conditions.
 
@@ -41,12 +41,12 @@ if not SMALL:
     MODEL = bnp.TNPLCM(components=30)
 
 # %% [markdown]
-# ## The sample, and what cannot occur
+# ## The sample, and combinations that cannot occur
 #
-# The sample is drawn from a bundled census population. Children neither marry nor work in this
-# file, nor have they a schooling of their own. A synthetic married child would be absurd, and would
-# say of itself that it is synthetic. So the impossible combinations are listed, one a row; a
-# variable that a row does not name is free.
+# The sample is drawn from a bundled census population. In this file, children are not married, do
+# not work and have no education. A synthetic married child would be absurd, and everybody could see
+# that it is synthetic. Therefore the impossible combinations are listed, one in each row; a row
+# holds for all values of the variables that it does not name.
 
 # %%
 VARIABLES = ["age", "sex", "race", "marital_status", "education", "class_of_worker"]
@@ -70,10 +70,10 @@ print(f"{table.n} records, {len(table.cells().sample_uniques)} alone with their 
 print(f"{zeros.num_impossible_cells:,} of {table.schema.num_cells:,} cells are impossible")
 
 # %% [markdown]
-# ## Fit, look, and only then make files
+# ## Fit the model, check it, and then make files
 #
-# Several chains start from different places. If they do not tell the same story, nothing that
-# follows can be trusted, so the warnings come first.
+# Several chains start from different values. If they disagree, no later result can be trusted.
+# Therefore read the warnings first.
 
 # %%
 run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS)
@@ -85,16 +85,16 @@ files = bnp.synthesize(run, NUM_FILES)
 files[0].head()
 
 # %% [markdown]
-# Each file comes from another draw of the parameters. What differs between the files is what the
-# model does not know; users combine the files with `bnp.evaluation.combine_partially_synthetic`,
-# and get intervals that include it.
+# Each file is made from another draw of the parameters, so that the differences between the files
+# show the uncertainty of the parameters. Users combine the estimates from the files with
+# `bnp.evaluation.combine_partially_synthetic`, whose intervals include this uncertainty.
 #
-# ## How good are they?
+# ## How useful are they?
 #
-# `evaluate` compares all tables of one, two and three variables. Overlap: the share that the
-# interval from the synthetic files and the one from the sample have in common. Two samples of this
-# size would have 70 to 80%. pMSE: can a regression tell synthetic records from real ones? Around 1
-# it cannot; above 10 it can.
+# `evaluate` compares all tables of one, two and three variables. The overlap is the share that the
+# interval from the synthetic files and the interval from the sample have in common; two samples of
+# this size would have 70 to 80%. The pMSE ratio shows whether a regression can tell synthetic
+# records from real ones: it cannot if the ratio is about 1, and it can if the ratio is above 10.
 
 # %%
 coded = [bnp.Microdata.from_frame(file, levels=table.schema) for file in files]
@@ -117,8 +117,8 @@ print("pMSE ratio:", {kind: round(score["ratio"], 2) for kind, score in found["p
 print("impossible records:", [one["number"] for one in found["impossible"]])
 
 # %% [markdown]
-# Here a good deal of the population is known to be covered, because this is an exercise. With your
-# own file, read the overlap and the worst tables:
+# In this exercise, the population is known too. For your own file, look at the overlap and at the
+# tables that fit worst:
 
 # %%
 quality.proportions[2].fit.head()
@@ -126,21 +126,21 @@ quality.proportions[2].fit.head()
 # %% [markdown]
 # ## How safe are they?
 #
-# No synthetic person is a real one, so nobody can be looked up. But suppose the worst: somebody
-# knows the whole sample except one record, and of that record everything but one value, though not
-# which. Do the files tell which value is right? For every record that is alone in the sample,
-# `attack_risk` works out the probability of the truth and of every alternative.
+# No synthetic person is a real person, so nobody can be found in the files. But consider the worst
+# case: somebody knows the whole sample except one record, and all values of this record except one.
+# Can this intruder find the missing value from the files? For every record that is unique in the
+# sample, `attack_risk` estimates the probability of the true value and of every alternative.
 
 # %%
 attack = bnp.attack_risk(run, table, files, key=jax.random.key(1))
 print("\n\n".join(attack.warnings()) or "no warnings")
 
 # %% [markdown]
-# That estimate is the one of the published papers, and it is poor: it rests on the likelihood of
-# whole files, which varies wildly from draw to draw. When the error of the log odds is larger than
-# the log odds, a low rank says nothing, and the test below declares next to nobody safe. The remedy
-# costs time, not thought: run the chains again, once for each file, on the sample with that file
-# added.
+# This is the estimator of the published papers, and it is imprecise, because it depends on the
+# likelihood of whole files, which differs very much between draws. If the standard error of the log
+# odds is larger than the log odds, a low rank has no meaning, and the test below declares hardly
+# anybody safe. The remedy takes time but is simple: run the chains again, once for each file, on
+# the sample with this file added.
 
 # %%
 refits = bnp.evaluation.refit(
@@ -166,8 +166,8 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Read the second column. The probability of the truth, on average, against what a guess without the
-# files has: that is what releasing them gives away. Then the records for which it is highest:
+# Read the second column. It has the mean probability of the true value with the files, and without
+# them; the difference is what the files disclose. The records with the highest probabilities are:
 
 # %%
 better.records().head(5).round(3)
@@ -187,11 +187,12 @@ plt.show()
 # %% [markdown]
 # ## The decision
 #
-# To the right of the line, the files speak for the truth. A committee may say: no truth may be
-# twice as likely after release as before, or no truth above one half. If some records fail, the
-# usual remedies are fewer files, coarser levels of the variable that gives them away, or a model
-# with fewer classes, and then this notebook again. The figures are for an intruder who knows
-# everybody else; a real one knows less. What the numbers cannot say is how bad it would be.
+# To the right of the line, the files make the true value more probable. A committee may decide that
+# no true value may become twice as probable by the release, or more probable than one half. If some
+# records do not meet this limit, make fewer files, coarsen the levels of the variable that
+# discloses most, or use a model with fewer classes, and run this notebook again. The figures are
+# for an intruder who knows everybody else; a real intruder knows less. The figures do not say how
+# much harm a disclosure would do.
 
 # %%
 limit = 2

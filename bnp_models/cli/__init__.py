@@ -1,4 +1,4 @@
-"""The command ``bnp-models``: nothing that a notebook could not do in as many lines."""
+"""The command ``bnp-models``. A notebook can do everything that it does in as many lines."""
 
 from bnp_models.cli.main import main
 

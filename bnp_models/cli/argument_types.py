@@ -17,7 +17,7 @@ def integer_type(least: int, most: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text!r} is not an integer")
         if not least <= value < most:
             raise argparse.ArgumentTypeError(
-                f"{value} is out of range: at least {least} and below {most}"
+                f"{value} is out of range; it must be at least {least} and below {most}"
             )
         return value
 
@@ -56,7 +56,7 @@ def _number(fits: Callable[[float], bool], which: str) -> Callable[[str], float]
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
         if not (fits(value) and value < float("inf")):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: {which}")
+            raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {which}")
         return value
 
     return number
@@ -128,7 +128,8 @@ def two_variables(text: str) -> tuple[str, str]:
     found = re.fullmatch(r'("(?:[^"]|"")*"|[^=]+)=("(?:[^"]|"")*"|[^=]+)', text)
     if found is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not one variable that settles another, such as municipality=region"
+            f"{text!r} is not two variables, of which the first determines the second, such as "
+            "municipality=region"
         )
     first, second = (name_list(name)[0] if name[0] == '"' else name for name in found.groups())
     return first, second
@@ -170,8 +171,8 @@ def anonymity_type(text: str) -> tuple[int, int | None, tuple[str, ...] | None]:
     of, _, number = text.rpartition("=")
     if not number.isdecimal() or not 2 <= int(number) < 2**31 or text.startswith("="):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of records of at least 2, such as 3, or one for sets of "
-            "variables, such as 2=10 or age,sex=5"
+            f"{text!r} is not a number of records of at least 2, such as 3, or such a number for "
+            "sets of variables, such as 2=10 or age,sex=5"
         )
     if of.isdecimal():
         return int(number), int(of), None

@@ -111,9 +111,10 @@ def run_cell_risk(command: Risk) -> int:
 
 
 def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells, Inputs]:
-    """The command with what it leaves open, model, weighted cells, and what they are made of.
+    """The command with its defaults filled in, model, weighted cells, and the input they are made
+    of.
 
-    All is checked that needs no computation.
+    Everything is checked that can be checked without a computation.
     """
     check_options(command)
     data, fit, chains = command.data, command.fit, command.chains
@@ -125,14 +126,16 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     for name in ("conditions", "settles", *STOPPING, "keep_parameters"):
         if said[name]:
             others = (m for m in MODELS_OF["risk"] if m not in CELL_MODELS)
-            raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
+            raise UsageError(
+                f"{flag(name)}: can be used only with --model {listed(others, 'or')}; leave it out"
+            )
     given = [name for name in ("alpha", "a", "b", "gamma") if values_of(fit)[name] is not None]
     if given and fit.cells.hyperparameters is None:
         fit = replace(fit, cells=replace(fit.cells, hyperparameters="fixed"))
     if given and fit.cells.hyperparameters == "full-bayes":
         raise UsageError(
-            f"{flag(given[0])}: is sampled under full Bayes; leave the option out, or choose other "
-            "--hyperparameters"
+            f"{flag(given[0])}: is sampled with --hyperparameters full-bayes; leave the option "
+            "out, or choose other --hyperparameters"
         )
     chains = replace(chains, draws=chains.num_draws)
     model = model_of(fit, CELL_MODELS[fit.model])

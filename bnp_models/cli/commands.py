@@ -47,13 +47,17 @@ _FIRST = (
 def _fit(command: str, without: Names, **changed: Any) -> Fit:
     """Models of a command, and their options."""
     models = MODELS_OF[command]
-    model = {"choices": models, "default": models[0], "help": f"(default: {models[0]})"}
+    model = {
+        "choices": models,
+        "default": models[0],
+        "help": f"model to fit (default: {models[0]})",
+    }
     # What is recorded of a command without households.
     fixed = {"head": None} if "households" in without else {}
     if CELL_MODELS.keys() & models:
         changed["alpha"] = (
-            f"{FIXED_ALPHA}; with polettini-stander, shape parameter of the cell means (default "
-            "with --hyperparameters fixed, as in the paper: 0.92 in model 1, 0.1 in model 2)"
+            f"{FIXED_ALPHA}; for polettini-stander, shape parameter of the cell means (default "
+            "with --hyperparameters fixed: 0.92 in model 1 and 0.1 in model 2, as in the paper)"
         )
     fit: Fit = part(Fit, without=without, fixed=fixed, model=model, **changed)
     return fit
@@ -66,7 +70,7 @@ class Risk(Command):
     name: ClassVar = "risk"
     first: ClassVar = (*_FIRST, "max_tau1")
     heading: ClassVar = "estimates"
-    help: ClassVar = "estimate how many sample uniques are unique in the population"
+    help: ClassVar = "estimate how many sample uniques are population uniques"
     description: ClassVar = (
         "Estimate the disclosure risk of a sample of categorical microdata: how many of its unique "
         "records are unique in the population, and which."
@@ -78,43 +82,44 @@ class Risk(Command):
     population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
     validate: int | None = option("SPLITS", integer_type(1, 101), nargs="?", const=3, help=
         "also fit the model to this many random quarters of the sample, and compare each estimate "
-        "with the truth in the whole sample; each quarter takes at most as long as the main run "
-        "(default without a number: 3)")  # fmt: skip
+        "with the true number in the whole sample; each quarter takes at most as long as the main "
+        "run (default without a number: 3)")  # fmt: skip
     ties: str = option(choices=("on", "sensitivity", "off"), default="on", help=
-        "whether a second layer, the layer for ties, lets the cell counts of the population vary "
-        "more than the model alone allows (overdispersion). on: tau_1, tau_2 and the risks of "
-        "records use this layer; sensitivity: they are computed without it, and the results with "
-        "it are shown beside them; off: it is not used (default: on)")  # fmt: skip
+        "whether the risk is corrected for overdispersion, which means that the cell counts of the "
+        "population vary more than the model alone allows. on: tau_1, tau_2 and the risks of "
+        "records are corrected; sensitivity: they are not corrected, and the corrected results are "
+        "shown beside them; off: nothing is corrected (default: on)")  # fmt: skip
     what_if: Names = option("SPEC", **MANY, help=
         "also estimate the risk of coarser key variables, from the same draws. Each SPEC is "
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
-        "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
-        "layer of groups), or several of these joined by semicolons. Names and labels that hold a "
+        "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second, "
+        "larger groups), or several of these joined by semicolons. Names and labels that contain a "
         "comma or semicolon are written in double quotes. The risk without each single variable is "
-        "always estimated, of up to 30 variables")  # fmt: skip
+        "always estimated if there are at most 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
-        "a set of key variables for which the risk is estimated too; may be given more than once. "
-        "The model is fitted to --variables (default: all variables that are in one "
+        "a set of key variables for which the risk is estimated too. The option may be given "
+        "several times. The model is fitted to --variables (default: all variables that are in one "
         "of these sets)")  # fmt: skip
     all_records: bool = switch(
-        "write all records to records.csv, and not only the sample uniques, with the number f of "
-        "records that have the same values. If f is not 1, r1 is 0; r2 is the expected value of "
-        "1/F for every record, where F is the number of persons of the population with these "
+        "write all records to records.csv, and not only the sample uniques. Column f is the number "
+        "of records with the same values. If f is not 1, r1 is 0; r2 is the expected value of 1/F "
+        "for every record, where F is the number of persons of the population with these "
         "values")  # fmt: skip
     suda: int | None = option("M", integer_type(1, 100), nargs="?", const=99, help=
-        "add two columns to records.csv: suda, the SUDA score of each record by its minimal sample "
-        "uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling fraction of "
-        "0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
+        "add two columns to records.csv: suda, the SUDA score of each record from its minimal "
+        "sample uniques of up to M variables, and dis_suda, the DIS-SUDA score for a sampling "
+        "fraction of 0.01 (default without a number: all variables, as suda2 does)")  # fmt: skip
     missing_keys: str | None = option(choices=("random", "wildcard"), help=
-        "how missing values of key variables are read. random: every record has a value, which is "
-        "not known; the risk is that of the sample with all values, averaged over what they may "
-        "be. wildcard: the values were suppressed, and each matches every value; a record is "
-        "unique if no other record agrees with it where both have values. protect writes files of "
-        "the second kind (default: random)")  # fmt: skip
+        "meaning of missing values of key variables. random: every record has a value, which is "
+        "not known; the risk is that of the sample with all values, averaged over the values that "
+        "may be missing. wildcard: the values were suppressed, and each matches every value; a "
+        "record is unique if no other record agrees with it on the variables of which both have a "
+        "value. Use wildcard for files that protect has written (default: random)")  # fmt: skip
     baselines: bool = switch(
-        "also compute classical estimates, which takes a few seconds: the risk of Benedetti and "
-        "Franconi, and Poisson log-linear models with main effects, with all two-way interactions, "
-        "and with selected two-way interactions; cells.csv then has their risks too")  # fmt: skip
+        "also compute classical estimates of the risk, which takes a few seconds: that of "
+        "Benedetti and Franconi, and those of Poisson log-linear models with main effects, with "
+        "all two-way interactions, and with selected two-way interactions. A model of cells also "
+        "writes them to cells.csv")  # fmt: skip
     limits: Limits = part(Limits)
     data: Data = part(Data, fixed={"takes_id": True})
     fit: Fit = _fit("risk", ("households",))
@@ -125,8 +130,8 @@ class Risk(Command):
     format: str = option(choices=("csv", "parquet"), default="csv", heading="output", help=
         "format of the table of records or cells (default: csv)")  # fmt: skip
     bom: bool = option(default=False, action="store_true", heading="output", help=
-        "begin records.csv or cells.csv with a byte order mark, so that Excel "
-        "recognises UTF-8")  # fmt: skip
+        "begin records.csv or cells.csv with a byte order mark, so that Excel reads it as "
+        "UTF-8")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,51 +142,55 @@ class Datasets:
 
     format: str = option(choices=FORMATS, default="csv", help=
         "format of the files: csv, parquet, dta (Stata) or sav (SPSS). dta and sav files have the "
-        "value labels of SAMPLE if it has any; a column name that the format does not allow is "
-        "changed, and the full name becomes the label of the column (default: csv)")  # fmt: skip
+        "value labels of SAMPLE if it has any. If the format does not allow a column name, the "
+        "name is changed, and the full name becomes the label of the column (default: "
+        "csv)")  # fmt: skip
     datasets: int = option("M", integer_type(1, 10**6), default=5, help=
         "number of data sets (default: 5)")  # fmt: skip
     for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
-        "what the files are for. tables: those of one and two variables are close to the sample's "
-        "(--method calibrated, or balanced if values are missing). inference: estimates with "
-        "standard errors from all files together (--method predictive)")  # fmt: skip
+        "purpose of the files. tables: the tables of one and two variables are close to those of "
+        "the sample (--method calibrated, or balanced if values are missing). inference: analysts "
+        "compute estimates with standard errors from all files together (--method "
+        "predictive)")  # fmt: skip
     method: str | None = option(
         choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
         "draw of the parameters. balanced: the files follow the mean of many draws, and groups of "
         "similar combinations have nearly the expected number of records. calibrated: like "
-        "balanced, and the one- and two-way tables are brought close to those of the sample. In "
-        "this order, files are closer to the sample, and more of its unique combinations occur in "
-        "them (default: predictive, or as --for says)")  # fmt: skip
+        "balanced, and the one- and two-way tables are brought close to those of the sample. "
+        "Balanced files are closer to the sample than predictive ones, and calibrated files are "
+        "closest; more unique combinations of the sample then occur in them (default: predictive, "
+        "or the method that --for chooses)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
-        "the other columns are drawn given them (partially synthetic files)")  # fmt: skip
+        "the values of the other columns are drawn given them (partially synthetic "
+        "files)")  # fmt: skip
     carry: Names = option("A,B,..", name_list, default=(), help=
-        "with --keep: more columns that are copied but not modelled; refused if they reveal whose "
-        "records these are")  # fmt: skip
+        "with --keep: more columns that are copied from the sample but not modelled. They are "
+        "refused if they reveal to whom the records belong")  # fmt: skip
     rows: int | None = option("N", integer_type(1, 2**31), help=
         "number of records in each data set (default: as many as the sample has)")  # fmt: skip
     given: Names = option("A=X", **MANY, help=
-        "make records with this value only; the others are drawn given it. Of one variable several "
-        "values may be given, and of several variables values (models of records without "
-        "--not-applicable)")  # fmt: skip
+        "make only records with this value; their other values are drawn given it. Several values "
+        "may be given, of one variable or of several. Not for households, nor with "
+        "--not-applicable")  # fmt: skip
     from_: str | None = option("DIR", dest="from_", help=
         "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
-        "and all other options are those of that run, but for the data sets that are "
-        "made")  # fmt: skip
+        "and the options of that run are used again; only options for the data sets, such as "
+        "--datasets, --method and --format, may differ")  # fmt: skip
     keep_missing: bool = switch(
-        "synthetic files have missing values where the sample would: each variable with missing "
-        "values has a level for them, which is written as an empty cell; values that another "
-        "column settles are tied to it, as by --empty-as-level (default: synthetic files have no "
-        "missing values)")  # fmt: skip
+        "also synthesize the missing values: each variable with missing values has a level for "
+        "them, which is written as an empty cell. Where another column determines which values are "
+        "missing, it does so in the synthetic files too (default: synthetic files have no missing "
+        "values)")  # fmt: skip
 
     @property
     def chosen_method(self) -> str:
-        """Method that was given, or that fits what the files are for; else the default."""
+        """Method that was given, or that --for chooses; otherwise the default."""
         return self.method or "predictive"
 
 
-_USED = "variables to use and to write (default: all columns)"
+_USED = "columns to model and to write (default: all columns)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +202,8 @@ class Synthesize(Command):
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
-        "microdata. The sample may have missing values; the synthetic data have none without "
-        "--keep-missing, and no synthetic record is in a structural zero."
+        "microdata. The sample may have missing values; the synthetic data have none, unless "
+        "--keep-missing is given. No synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
@@ -216,11 +225,11 @@ class Impute(Command):
 
     name: ClassVar = "impute"
     first: ClassVar = (*_FIRST, "datasets", "format")
-    help: ClassVar = "complete missing values, several times"
+    help: ClassVar = "complete the missing values of a sample, several times"
     description: ClassVar = (
         "Complete the missing values (empty cells) of a sample of categorical microdata several "
-        "times. The differences between the completed data sets show the uncertainty. No completed "
-        "record is in a structural zero."
+        "times. The differences between the completed data sets show how uncertain the missing "
+        "values are. No completed record is in a structural zero."
     )
     epilog: ClassVar = (
         "Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR."
@@ -248,54 +257,56 @@ class Measures:
     heading: ClassVar = "measures"
 
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
-        "variables that an intruder may know; the command then counts replicated uniques, and "
-        "measures what the files disclose about the other variables (DiSCO); may be given more "
-        "than once")  # fmt: skip
+        "variables that an intruder may know. The command then counts replicated uniques, and "
+        "measures what the files disclose about the other variables (DiSCO). The option may be "
+        "given several times")  # fmt: skip
     targets: Names | None = option("A,B,..", name_list, help=
-        "variables that the intruder would like to know (default: all variables that "
-        "are not keys)")  # fmt: skip
+        "variables that the intruder would like to know (default: all variables that are not in "
+        "--keys)")  # fmt: skip
     trees: bool = switch(
-        "also tell records apart by classification trees, which find interactions of any order "
-        "(needs scikit-learn)")  # fmt: skip
+        "also try to tell synthetic records from original ones by classification trees, which find "
+        "interactions of any order (needs scikit-learn)")  # fmt: skip
     combining: str = option(choices=("partially", "fully"), default="partially", help=
-        "rule for combining the estimates from the files: partially is for partially synthetic "
-        "data and is also right for the files of synthesize; fully is for fully synthetic data of "
+        "rule for combining the estimates from the files. partially: for partially synthetic "
+        "files, and also right for the files of synthesize; fully: for fully synthetic files of "
         "other software (default: partially)")  # fmt: skip
     seed: int = option("K", integer_type(0, 2**32), default=0, help=
-        "seed for the random choice of tables, if there are too many (default: 0)")  # fmt: skip
+        "seed of the random choice of tables, if there are too many to compare all (default: "
+        "0)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relations(HouseholdColumns):
-    """Persons within households whose files are judged."""
+    """Options for files of persons within households that are evaluated."""
 
     heading: ClassVar = "persons within households, one person a row"
     about: ClassVar = ""
 
     rules: str | None = option("RULES", help=
-        "rules for households, as for synthesize: census-relationships, a YAML file (safe), or a "
-        "Python file, which is run as code; households that break a rule are counted")  # fmt: skip
+        "rules that every household obeys, as for synthesize: census-relationships, a YAML file "
+        "(safe), or a Python file, which is run as code. The command counts the households that "
+        "break a rule")  # fmt: skip
     quantities: str | None = option("RULES", help=
-        "statements about households, in a YAML or Python file like that of --rules; the command "
+        "file of statements about households, in YAML or Python like that of --rules. The command "
         "compares how often each statement is true")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """Knowledge that an intruder can gain."""
+    """Options for attack risks: the knowledge that an intruder can gain."""
 
     heading: ClassVar = "attack risk"
     about: ClassVar = "what an intruder who knows all records but one can learn about that record"
 
     posterior: str | None = option("FILE", help=
-        "the posterior.nc that synthesize wrote with the files; the data options above must be the "
+        "posterior.nc of the run of synthesize that wrote the files; the data options must be the "
         "same as for that run")  # fmt: skip
     refit: bool = switch(
-        "run the chains again with each file added to ORIGINAL; this is far more precise, and "
+        "run the chains again with each file added to ORIGINAL. This is far more precise, and "
         "takes as long as synthesize for each file")  # fmt: skip
     target: str | None = option(choices=("household", "person"), help=
-        "for persons within households: the unit about which the intruder guesses a value "
-        "(default: household)")  # fmt: skip
+        "for persons within households: whether the intruder guesses a value of a household or of "
+        "a person (default: household)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,12 +322,13 @@ class Evaluate(Command):
     help: ClassVar = "compare synthetic data sets with their original"
     description: ClassVar = (
         "Compare synthetic data sets with their original: the proportions in all tables of one, "
-        "two and three variables with the overlap of their intervals, whether the records can be "
-        "told apart (pMSE), which tables fit worst, and how many unique combinations occur again. "
-        "A table counts the records that have values of all its variables."
+        "two and three variables with the overlap of their intervals, whether synthetic records "
+        "can be told from original ones (pMSE), which tables fit worst, and how many unique "
+        "combinations of the original occur again. A table counts only the records that have "
+        "values of all its variables."
     )
     epilog: ClassVar = (
-        "Writes evaluation.json and report.html to DIR, and with --posterior records.csv."
+        "Writes evaluation.json and report.html to DIR, and records.csv with --posterior."
     )
 
     original: "Source" = option("ORIGINAL", positional=True, help=TABLE)
@@ -325,10 +337,10 @@ class Evaluate(Command):
     variables: Names | None = option("A,B,..", name_list, help=
         "variables to compare (default: all columns of ORIGINAL)")  # fmt: skip
     drop: Names = option("A,B,..", name_list, default=(), help=
-        "columns of ORIGINAL that are left out, if all others are compared")  # fmt: skip
+        "columns of ORIGINAL to leave out; all others are compared (default: none)")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
-        "file that declares the levels, with columns variable and level (default: the levels that "
-        "ORIGINAL has; other labels are refused)")  # fmt: skip
+        "file that declares the levels, with the columns variable and level (default: the levels "
+        "that occur in ORIGINAL; other labels are refused)")  # fmt: skip
     recoding: Recoding = part(Recoding)
     changes: str | None = option("FILE", help=
         "changes.json of protect, if SYNTHETIC is its protected.csv: ORIGINAL is recoded in the "
@@ -341,16 +353,17 @@ class Evaluate(Command):
         "detected)",
     )
     conditions: "Source | None" = option("FILE", help=
-        "structural zeros, as for synthesize; records that break a condition are "
-        "counted")  # fmt: skip
+        "file of structural zeros, as for synthesize. The command counts the records that are "
+        "impossible")  # fmt: skip
     settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
-        "variable A settles variable B in ORIGINAL, as for synthesize")  # fmt: skip
+        "variable A determines variable B in ORIGINAL, as for synthesize")  # fmt: skip
     population: "Source | None" = option("FILE", help=
-        "file of the whole population, if it is known; its proportions are compared "
+        "file of the whole population, if it is known. Its proportions are then compared "
         "too")  # fmt: skip
     holdout: "Source | None" = option("FILE", help=
-        "records of the population from which the files were not made; the command then tests "
-        "whether synthetic records are closer to ORIGINAL than to these records")  # fmt: skip
+        "file with records of the population that were not used to make the synthetic files. The "
+        "command then tests whether synthetic records are closer to ORIGINAL than to these "
+        "records")  # fmt: skip
     measures: Measures = part(Measures)
     households: Relations = part(Relations)
     attack: Attack = part(Attack)
@@ -375,12 +388,13 @@ class Compare(Command):
     heading: ClassVar = "comparison"
     help: ClassVar = "compare how well several models fit a sample"
     description: ClassVar = (
-        "Compare models of a sample of categorical microdata: how well each predicts records that "
-        "it has not seen, whether its replicates look like the sample, and its risk."
+        "Compare models of a sample of categorical microdata: how well each model predicts records "
+        "that were held out, whether data that it simulates look like the sample, and what "
+        "disclosure risk it estimates."
     )
     epilog: ClassVar = (
-        "Writes compare.json, run.json and report.html to DIR. Chains are run on the whole sample "
-        "and, for each fold, without the records held out."
+        "Writes compare.json, run.json and report.html to DIR. For each model, chains are run on "
+        "the whole sample and, for each part that is held out, on the other parts."
     )
 
     models: Names = option("M,M,..", name_list, default=("hdp", "nplcm"), help=
@@ -388,17 +402,19 @@ class Compare(Command):
         "hdp:level-prior=uniform or nplcm:components=20:ordered=age+income "
         "(default: hdp,nplcm)")  # fmt: skip
     population_size: int | None = option("N", integer_type(1, 2**53), help=
-        "number of persons in the population; the risk is then compared too")  # fmt: skip
+        "number of persons in the population. If it is given, the risk is compared "
+        "too")  # fmt: skip
     parts: int = option("K", integer_type(2, 2**31), default=5, help=
         "number of random parts that the sample is divided into (default: 5)")  # fmt: skip
     folds: int = option("F", integer_type(1, 2**31), default=1, help=
-        "number of parts that are held out, one at a time; F = K is a full cross-validation "
-        "(default: 1)")  # fmt: skip
+        "number of parts that are held out, one at a time; as many as --parts is a full "
+        "cross-validation (default: 1)")  # fmt: skip
     data: Data = part(Data, without=("keep_recoding", "id", "weights"))
     fit: Fit = part(Fit, only=("groups",))
     chains: Chains = part(
         Chains, without=STOPPING,
-        draws={"default": DRAWS, "help": f"draws kept from each chain (default: {DRAWS})"},
+        draws={"default": DRAWS, "help": 
+            f"number of draws kept from each chain (default: {DRAWS})"},
     )  # fmt: skip
     output: Output = part(Output, without=("keep_parameters",))
 
@@ -410,24 +426,26 @@ class Protection:
     heading: ClassVar = "protection"
 
     recode: Names = option("SPEC", **MANY, help=
-        "recodings that are made in any case, before the search for others: drop:A,B and "
-        "merge:A=X+Y, as for --what-if of risk")  # fmt: skip
+        "recodings that are made before the search for others: drop:A,B and merge:A=X+Y, as for "
+        "--what-if of risk")  # fmt: skip
     k: tuple[tuple[int, int | None, Names | None], ...] = option("K", anonymity_type, **MANY, help=
-        "k-anonymity: every combination of the key variables must have K records at the least. M=K "
+        "k-anonymity: every combination of the key variables must have at least K records. M=K "
         "asks this of every set of M key variables, and A,B=K of A and B together. A record with "
-        "suppressed values counts the records that have its other values")  # fmt: skip
+        "suppressed values is counted with all records that had its other values before any value "
+        "was suppressed")  # fmt: skip
     strata: str | None = option("A", help=
-        "column that is no key variable: --k is asked for within each of its values")  # fmt: skip
+        "column that is not a key variable. --k must then be met within each of its "
+        "values")  # fmt: skip
     suppress: float = option("SHARE", share_type, default=0.05, help=
-        "largest share of the records in which values may be suppressed; variables are recoded "
+        "largest share of the records in which values may be suppressed. Variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
         "suppression alone can meet the limits (default: 0.05)")  # fmt: skip
     importance: tuple[tuple[str, float], ...] = option("A=W", importance_type, **MANY, help=
-        "weight of the information lost in a variable: with A=2, a bit lost in A counts as two "
-        "bits (default: 1 for each variable)")  # fmt: skip
+        "weight of the information that is lost in a variable: with A=2, each bit lost in A counts "
+        "as two bits (default: 1 for each variable)")  # fmt: skip
     refit: bool = switch(
-        "run new chains on the recoded table, and estimate the risk of the protected file from "
-        "these too; this takes as long again")  # fmt: skip
+        "run new chains on the recoded sample, and also estimate the risk of the protected file "
+        "from them; this takes as long again as the first chains")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,7 +457,7 @@ class Protect(Command):
         *(name for name in _FIRST if name != "weights"), "max_tau1", "max_risk", "k", "suppress",
     )  # fmt: skip
     heading: ClassVar = "protection"
-    help: ClassVar = "recode and suppress until the risk of a sample is within limits"
+    help: ClassVar = "recode and suppress values until the risk of a sample is within limits"
     description: ClassVar = (
         "Protect a sample of categorical microdata: merge levels and drop variables, and then "
         "suppress values of single records, until the estimated risk is within the limits, or "
@@ -465,8 +483,9 @@ def _data(without: Names, **changed: Any) -> Any:
     """Options for reading a sample whose conditions are suggested or checked."""
     return part(
         Data, without=("keep_recoding", *without), fixed={"allow_identifying": True},
-        variables="variables (default: all columns)",
-        levels="file that declares the levels, with columns variable and level", **changed,
+        variables="variables to use (default: all columns)",
+        levels="file that declares the levels, with the columns variable and level (default: the "
+        "levels that occur in SAMPLE)", **changed,
     )  # fmt: skip
 
 
@@ -474,7 +493,8 @@ def _file() -> Any:
     """The one file that is written."""
     return part(
         Output, only=("out", "force", "quiet"),
-        out={"metavar": "FILE", "help": "CSV or Parquet file"}, force="replace FILE",
+        out={"metavar": "FILE", "help": "CSV or Parquet file to write"},
+        force="replace FILE if it exists",
     )  # fmt: skip
 
 
@@ -485,13 +505,14 @@ class Suggest(Command):
     name: ClassVar = "conditions"
     first: ClassVar = ("least", "out", "variables", "levels", "force", "quiet")
     description: ClassVar = (
-        "write candidates with their expected numbers of records to a file of conditions; the "
-        "other commands refuse this file until a person has confirmed each candidate"
+        "write candidates for structural zeros, with their expected numbers of records, to a file "
+        "for --conditions; the other commands refuse this file until a person has confirmed each "
+        "candidate"
     )
 
     least: float = option("E", number_above(0), default=5.0, help=
-        "suggest combinations that should have at least this many records by chance, but have none "
-        "(default: 5)")  # fmt: skip
+        "suggest combinations that do not occur, although at least this many records would be "
+        "expected to have them by chance (default: 5)")  # fmt: skip
     data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 
@@ -503,11 +524,13 @@ class Check(Command):
     name: ClassVar = "conditions"
     first: ClassVar = ("conditions", "out", "variables", "levels", "force", "quiet")
     description: ClassVar = (
-        "write the records that are impossible, and the conditions that they break"
+        "write the impossible records of a sample, and the structural zeros that make them "
+        "impossible, to a file"
     )
 
     data: Data = _data(
-        ("id", "weights", "settles"), conditions={"required": True, "help": "structural zeros"}
+        ("id", "weights", "settles"),
+        conditions={"required": True, "help": "file of structural zeros"},
     )
     output: Output = _file()
 

@@ -48,9 +48,11 @@ def compare_models(command: Compare) -> int:
             model.check(table)
         check_table(table, command.population_size or table.n)
     if command.folds > command.parts:
-        raise UsageError(f"--folds {command.folds}: is more than --parts {command.parts}")
+        raise UsageError(f"--folds {command.folds}: is more than --parts {command.parts}; lower it")
     if command.parts > table.n:
-        raise UsageError(f"--parts {command.parts}: is more than the {table.n} records")
+        raise UsageError(
+            f"--parts {command.parts}: is more than the {table.n} records of SAMPLE; lower it"
+        )
     check_sweeps(chains)
     said = values_of(command)
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
@@ -102,7 +104,10 @@ def _model(text: str, groups: Hierarchies = ()) -> Model:
     name, *given = text.split(":")
     known = [known for known in MODELS_OF["compare"]]
     if name not in known:
-        raise UsageError(f"--models: {name!r} is none of {listed(known, 'and')}")
+        raise UsageError(
+            f"--models: {name!r} is not a model that can be compared; choose from "
+            f"{listed(known, 'and')}"
+        )
     values: dict[str, Any] = {"groups": groups}
     for pair in given:
         option, _, value = pair.partition("=")
@@ -111,7 +116,8 @@ def _model(text: str, groups: Hierarchies = ()) -> Model:
         if option not in own or not value:
             options = [known.replace("_", "-") for known in own]
             raise UsageError(
-                f"--models: {pair!r} sets no option of {name}, which has {listed(options, 'and')}"
+                f"--models: {pair!r} does not set an option of {name}, whose options are "
+                f"{listed(options, 'and')}"
             )
         values[option] = _value(value)
         if option == "ordered":
@@ -133,8 +139,12 @@ def _value(text: str) -> int | float | str:
 def _message(found: Comparison, out: Path) -> str:
     """Lines that say which model predicts best, and what was written."""
     lines = [
-        f"{row.model}: {row.held_out:.3f} nats a held-out record"
-        + (f", {row.behind:.3f} (se {row.behind_se:.3f}) behind" if row.behind else ", the best")
+        f"{row.model}: mean log probability of a held-out record {row.held_out:.3f} nats"
+        + (
+            f", {row.behind:.3f} (standard error {row.behind_se:.3f}) less than the best"
+            if row.behind
+            else ", the best"
+        )
         for row in found.table().itertuples()
     ]
     return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json"])

@@ -24,12 +24,17 @@ def suggest(command: Suggest) -> int:
     write_frame(frame, output.folder)
     say(
         output,
-        f"{len(frame)} candidates, each of which somebody has to confirm: in {output.folder}, "
-        "remove the ? if the combination is impossible, and remove the row if it is only rare",
+        f"{len(frame)} candidates, each of which a person has to confirm: in {output.folder}, "
+        "remove the ? if the combination is impossible, and remove the row if the combination is "
+        "only rare",
     )
     for by, of in settling_variables(table, command.least):
         pair = shlex.quote("=".join(_as_name(name) for name in (by, of)))
-        say(output, f"{by} settles {of}: --settles {pair} says so without these rows")
+        say(
+            output,
+            f"{by} determines {of}: the option --settles {pair} can replace the candidates for "
+            "these two variables",
+        )
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Options of a command from a TOML file, and as one."""
+"""Options of a command: read from a TOML file, and written to one."""
 
 import argparse
 import contextlib
@@ -34,10 +34,10 @@ class ConfigError(ValueError):
 
 
 def with_config(parser: Parser, argv: list[str]) -> list[str]:
-    """Return the words of a command, those of its file of options in the place of ``--config``.
+    """Return the words of a command; those of its file of options take the place of ``--config``.
 
-    Words of the command line come after those of the file, and so have the last word. The file
-    names the sample only where the command line names none.
+    Words of the command line come after those of the file, and therefore override them. The sample
+    that the file names is used only if the command line names none.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def command_line(argv: list[str]) -> str:
 def as_config(parsed: Parsed) -> str:
     """Return the text of a file of options by which ``--config`` repeats a command.
 
-    It has what was said, and the defaults of today.
+    It has the options that were given, and the defaults of this version for all others.
     """
     name, texts = parsed.command.name, parsed.texts
     values = {}
@@ -145,7 +145,7 @@ def check_texts(parsed: Parsed) -> None:
             if text == "" and (one.positional or one.told.get("metavar") in _FILES):
                 raise ConfigError(f"{where}: is empty; name a file")
             if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-                raise ConfigError(f"{where}: {quoted(text)} is no text in UTF-8; rename it")
+                raise ConfigError(f"{where}: {quoted(text)} is not valid UTF-8 text; rename it")
 
 
 def _is_unsaid(value: object) -> bool:

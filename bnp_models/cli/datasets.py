@@ -56,13 +56,13 @@ def synthesize(command: Synthesize) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
     made = command.made
     if made.for_ is not None and made.method is not None:
-        raise UsageError("--for: is not for files whose --method is given; leave one of them out")
+        raise UsageError("--for: cannot be used together with --method; leave one of them out")
     inputs = checked_input(command)
     rows = persons_of(inputs.table).n
     if command.fit.households.household is not None and made.rows not in (None, rows):
         raise UsageError(
-            "--rows: the synthetic households have the same sizes as those of the sample; leave it "
-            "out"
+            "--rows: the synthetic households have the same sizes as those of the sample; leave "
+            "--rows out"
         )
     method = _method(made, inputs.table)
     try:
@@ -83,7 +83,7 @@ def synthesize(command: Synthesize) -> int:
 
 
 def _method(made: Datasets, table: Records | Households) -> str:
-    """Method by which the files are made, as it was given or as fits what they are for."""
+    """Method by which the files are made: the one that was given, or the one that --for chooses."""
     if made.for_ is None:
         return made.method or "predictive"
     if made.for_ == "inference":
@@ -106,7 +106,10 @@ def _check_given(command: Synthesize, inputs: Inputs) -> None:
     if not made.given:
         return
     if made.keep:
-        raise UsageError("--given: with --keep records have the values of the sample; leave it out")
+        raise UsageError(
+            "--given: cannot be used with --keep, by which records have values of the sample; "
+            "leave one of them out"
+        )
     assert made.rows is not None
     try:
         check_given(
@@ -124,14 +127,15 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
     Raises
     ------
     UsageError
-        If columns cannot be kept, or those that are carried tell whose records these are.
+        If columns cannot be kept, or columns that are carried reveal to whom the records belong.
     """
     made = command.made
     if not made.keep:
         if made.carry:
             raise UsageError(
-                "--carry: needs --keep; without it a synthetic record belongs to no record of the "
-                "sample from which a column could be copied"
+                "--carry: needs --keep, because otherwise no synthetic record belongs to a record "
+                "of the sample from which a column could be copied; add --keep, or leave --carry "
+                "out"
             )
         return
     table = inputs.table
@@ -150,8 +154,8 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
         alone = _num_alone(pd.concat([kept, carried], axis=1))
         if alone:
             raise UsageError(
-                f"--carry: {alone:,} of {table.n:,} records are alone with their values of "
-                f"{listed([*made.keep, *made.carry])}: whoever knows these values finds the "
+                f"--carry: {alone:,} of {table.n:,} records are the only ones with their values of "
+                f"{listed([*made.keep, *made.carry])}: whoever knows these values can find the "
                 "record. Carry or keep fewer columns, or coarser ones"
             )
 
@@ -161,9 +165,12 @@ def impute(command: Impute) -> int:
     inputs = checked_input(command)
     if not inputs.table.has_missing:
         but = (
-            "no value is missing but those that --empty-as-level makes a level"
+            "--empty-as-level has made all missing values a level"
             if command.data.text.empty_as_level
-            else "no value is missing (only empty cells are)"
+            else (
+                "no value is missing (a value is missing if its cell is empty or has a label of "
+                "--missing)"
+            )
         )
         raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
@@ -290,7 +297,10 @@ def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:
         return []
     more = [f"... ({len(changed)} in all)"] if len(changed) > 12 else []
     shown = ", ".join(changed[:12] + more)
-    return [f"renamed for .{kind}, with their names as labels: {shown}"]
+    return [
+        f"renamed for .{kind}, which does not allow the original names (they are the labels of the "
+        f"columns): {shown}"
+    ]
 
 
 def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
@@ -314,9 +324,9 @@ def _notes_on_kept(kept: pd.DataFrame) -> list[str]:
     """Sentence on records that the columns kept tell apart."""
     alone = _num_alone(kept)
     return [
-        f"{alone:,} of {len(kept):,} records are alone with their values of {listed(kept)}, which "
-        "are kept: whoever knows these values finds the record, although its other values are "
-        "synthetic"
+        f"{alone:,} of {len(kept):,} records are the only ones with their values of "
+        f"{listed(kept)}, which are kept: whoever knows these values can find the record, although "
+        "its other values are synthetic"
     ] if alone else []  # fmt: skip
 
 
@@ -326,17 +336,21 @@ def _num_alone(frame: pd.DataFrame) -> int:
 
 
 def _good_for(method: str, of_persons: bool) -> str:
-    """Line that says what files made by a method are good for, and which are for the other use."""
+    """Line that says what files made by a method are for, and which option makes other files."""
     if method == "predictive":
-        other = "; for tables close to the sample's: --for tables" if of_persons else ""
+        other = (
+            ("; for tables that are close to those of the sample, say --for tables")
+            if of_persons
+            else ""
+        )
         return (
-            "good for: estimates with standard errors, from all files together "
+            "use: estimates with standard errors, which combine all files "
             f"(bnp.evaluation.combine_partially_synthetic){other}"
         )
     return (
-        "good for: tables, which are closer to the sample's than those of other samples; more of "
-        "its unique combinations occur in these files. For estimates with standard errors: --for "
-        "inference"
+        "use: tables, which are closer to those of the sample than tables of another sample would "
+        "be; more unique combinations of the sample occur in these files. For estimates with "
+        "standard errors, say --for inference"
     )
 
 
@@ -345,7 +359,7 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
     kind = "completed" if imputed else "synthetic"
     keeping = "" if run.conditions is None else ", none of them in a structural zero"
     if run.conditions is not None and isinstance(run.table, Households):
-        keeping = " in households that keep the rules"
+        keeping = " in households that obey the rules"
     plural = "s"[: len(frames) > 1]
     number = num_records(frames[0])
     lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}", *said]
@@ -364,14 +378,14 @@ _OWN = (
 
 
 def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
-    """Read the run that data sets were made from; draws of the same key make the same ones.
+    """Read a finished run; data sets that are made from it with the same key are the same.
 
     Parameters
     ----------
     folder
         Where synthesize wrote its results.
     inputs, settings
-        Those of this command, which must be those of the run.
+        Input and settings of this command, which must be those of the run.
 
     Raises
     ------
@@ -386,7 +400,8 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
         raise UsageError(f"{where}: holds no finished run of synthesize ({error})") from None
     if "sample_sha256" in recorded and recorded["sample_sha256"] != inputs.table.digest:
         raise UsageError(
-            f"{where}: its sample has other records, variables or levels; give the same SAMPLE"
+            f"{where}: the sample of this run has other records, variables or levels; give the "
+            "same SAMPLE"
         )
     different = [
         name for name, value in settings.items()
@@ -394,8 +409,8 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
     ]  # fmt: skip
     if different:
         raise UsageError(
-            f"{where}: was made with another {listed(map(flag, different))}; the draws are those "
-            "of that run, so leave these options out"
+            f"{where}: this run was made with other values of {listed(map(flag, different))}; its "
+            "draws are used again, so leave these options out"
         )
     model = inputs.model
     if missing := [name for name in (*model.parameters, "alpha") if name not in draws]:

@@ -63,19 +63,23 @@ def _connect(given: Processes, chains: Chains) -> None:
     Raises
     ------
     UsageError
-        If it is not known where they are, they do not meet, or cannot have as many chains each.
+        If their addresses are not known, they cannot be reached, or they cannot have equal shares
+        of the chains.
     """
     said = given.coordinator, given.processes, given.process
     if not given.distributed:
         if any(value is not None for value in said):
-            raise UsageError("--coordinator, --processes and --process go with --distributed")
+            raise UsageError(
+                "--coordinator, --processes and --process are used only with --distributed; add "
+                "it, or leave them out"
+            )
         return
     try:
         processes.connect(*said)
     except (ValueError, RuntimeError) as error:
         raise UsageError(
-            f"--distributed: {error}; if no scheduler such as Slurm provides them, give "
-            "--coordinator, --processes and --process"
+            f"--distributed: {error}; if no scheduler such as Slurm tells where the processes are, "
+            "give --coordinator, --processes and --process"
         ) from None
     try:
         processes.share(chains.chains)
@@ -108,7 +112,8 @@ def data_files(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     ]
     if len(piped) > 1:
         raise UsageError(
-            f"{listed(piped)}: - is standard input, which can be read once; name files"
+            f"{listed(piped)}: - is standard input, which can be read only once; give the names of "
+            "files for the others"
         )
     with contextlib.ExitStack() as stack:
         sources = {path: stack.enter_context(Source(path)) for path in {path for _, path in named}}

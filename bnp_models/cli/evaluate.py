@@ -118,13 +118,20 @@ def _checked_files(command: Evaluate) -> _Files:
     if households.household is None:
         for name in _OF_HOUSEHOLDS:
             if vars(households)[name] is not None:
-                raise UsageError(f"{flag(name)}: needs --household, the column of households")
+                raise UsageError(
+                    f"{flag(name)}: needs --household, the column that identifies the household of "
+                    "each person"
+                )
     elif data.zeros is not None:
         raise UsageError(
-            f"{data.zeros}: describe single records; with --household, give --rules instead"
+            f"{data.zeros}: structural zeros describe single records; with --household, give "
+            "--rules instead"
         )
     if households.household is not None and command.changes is not None:
-        raise UsageError("--changes: describes single records and cannot be used with --household")
+        raise UsageError(
+            "--changes: this file describes single records, and cannot be used with --household; "
+            "leave one of them out"
+        )
     original = _read(data, households)
     persons = persons_of(original)
     as_level = data.text.empty_as_level or data.text.settles_empty
@@ -195,9 +202,13 @@ def _checked_files(command: Evaluate) -> _Files:
         files.append((command.holdout, holdout))
     for path, table in [(command.original, original), *files]:
         if not persons_of(table).complete.any():
-            raise UsageError(f"{path}: no record has values of all variables; choose --variables")
+            raise UsageError(
+                f"{path}: no record has values of all variables; choose fewer --variables"
+            )
         if quantities is not None and table.incomplete.all():
-            raise UsageError(f"{path}: no household is complete; choose --variables")
+            raise UsageError(
+                f"{path}: no household has values of all variables; choose fewer --variables"
+            )
     synthetic = [table for _, table in files[: len(command.synthetic)]]
     _check_disclosure(command.measures, persons_of(original).schema.variables)
     return _Files(original, synthetic, population, conditions, quantities, holdout)
@@ -206,7 +217,10 @@ def _checked_files(command: Evaluate) -> _Files:
 def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
     """Check keys and targets, and that trees can be grown."""
     if measures.targets is not None and not measures.keys:
-        raise UsageError("--targets: needs --keys, the variables that an intruder knows")
+        raise UsageError(
+            "--targets: needs --keys, the variables that an intruder knows; add --keys, or leave "
+            "--targets out"
+        )
     for name, names in [("--keys", keys) for keys in measures.keys] + [
         ("--targets", measures.targets or ())
     ]:
@@ -214,7 +228,9 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
             if variable not in variables:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
-        raise UsageError("--trees: needs scikit-learn; pip install 'bnp-models[trees]'")
+        raise UsageError(
+            "--trees: needs the package scikit-learn; install it: pip install 'bnp-models[trees]'"
+        )
 
 
 def _read(data: Data, given: Relations) -> Any:
@@ -255,7 +271,9 @@ def _recodings(path: str) -> list[dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"--changes: {path}: cannot be read ({reason(error)})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UsageError(f"--changes: {path}: is no changes.json of bnp-models protect") from None
+        raise UsageError(
+            f"--changes: {path}: is not a changes.json that bnp-models protect has written"
+        ) from None
     return steps
 
 
@@ -265,15 +283,23 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
     if attack.posterior is None:
         for name in ("refit", "target"):
             if vars(attack)[name]:
-                raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
+                raise UsageError(
+                    f"{flag(name)}: needs --posterior, the posterior.nc that synthesize wrote with "
+                    "the files"
+                )
         return None, None
     if households.household is None and attack.target is not None:
-        raise UsageError("--target: is only for persons within households (--household)")
+        raise UsageError(
+            "--target: is only for persons within households; leave it out, or give --household"
+        )
     for path, table in zip(
         [command.original, *command.synthetic], [original, *given.synthetic], strict=True
     ):
         if isinstance(table, ContingencyTable):
-            raise UsageError(f"--posterior: the attack needs records, and {path} is a folder")
+            raise UsageError(
+                f"--posterior: attacks need single records, but {path} is a folder, of which only "
+                "cell counts are kept; leave --posterior out"
+            )
     posterior = read_posterior(attack.posterior)
     coded = original
     roles = given_roles(households, persons_of(original))
@@ -350,8 +376,8 @@ def _message(summary, out, no_records):
     for order, row in summary["proportions"].items():
         if row["overlap"] is not None:
             lines.append(
-                f"{order}-way proportions: intervals overlap the original's by "
-                f"{100 * row['overlap']:.0f}%, and cover its proportion in "
+                f"{order}-way proportions: the intervals overlap those of the original by "
+                f"{100 * row['overlap']:.0f}%, and contain its proportion in "
                 f"{100 * row['covers_original']:.0f}% of {row['cells_judged']:,} cells"
             )
     for kind, score in summary["pmse"].items():
@@ -368,7 +394,7 @@ def _message(summary, out, no_records):
     attack = summary["attack_risk"]
     if attack is not None and attack["attacked"]:
         lines.append(
-            f"attack on every {attack['target']} that is alone with its values: "
+            f"attack on every {attack['target']} whose combination of values is unique: "
             f"{attack['in_words']}"
         )
     lines += warning_lines(summary["warnings"])

@@ -1,4 +1,4 @@
-"""Frame of a command's work: the folder of the results, and what is said."""
+"""The folder of a command's results, and the messages that a command prints."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ class FolderInUse(ValueError):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; what a killed one held is free.
+    """Lock a folder for this process; the lock of a process that was killed is free.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def locked(folder: Path) -> Iterator[None]:
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
             raise FolderInUse(
-                f"another run is at work there ({holder or 'of which nothing more is known'}); "
+                f"another run is using this folder ({holder or 'of which nothing more is known'}); "
                 "wait for it, stop it, or choose another folder"
             ) from None
         except OSError:
@@ -120,7 +120,7 @@ def into_folder(
     *,
     resume: bool = False,
 ) -> int:
-    """Do the work in the folder, unless it is done; leave no empty folder behind.
+    """Do the work in the folder, unless it is done already; leave no empty folder behind.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def into_folder(
         _remove_empty(made)
         how = how_to_go_on
         if all((out / name).exists() for name in (*outputs, REPEATING)):
-            how = f"the results in {out} are whole"
+            how = f"the results in {out} are complete"
         elif not (out / "checkpoint").exists():
             how = "nothing was saved; repeat the command"
         tell(f"{str(error) or 'interrupted'}; {how}")
@@ -195,10 +195,10 @@ def into_folder(
 
 
 def write_files(out: Path, writers: Mapping[str, Callable[[Path], None]]) -> None:
-    """Make the files of a result, in this order; where one cannot be made, the others are.
+    """Write the files of a result, in this order; if one cannot be written, write the others.
 
-    Those of an earlier run go first: files that are all there are of one run, and that is how
-    `--resume` knows a finished one, whatever stopped another halfway.
+    Files of an earlier run are removed first. If all files exist, they are therefore of the same
+    run; by this `--resume` recognises a finished run.
 
     Parameters
     ----------
@@ -284,8 +284,8 @@ def variables_of(data: Data) -> Sequence[str] | None:
         return data.variables
     if data.variables is not None:
         raise UsageError(
-            "--drop: is for all columns but some, and --variables or --keys say which are read; "
-            "give one of them"
+            "--drop: names columns to leave out, but --variables or --keys name the columns to "
+            "read; give only one of them"
         )
     names = columns_of_file(data.sample, reading_of(data), data.drop)
     for name in data.drop:

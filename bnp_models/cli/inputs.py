@@ -110,31 +110,40 @@ def check_options(command: Sampling) -> None:
     if fit.model in HOUSEHOLD_MODELS:
         if fit.households.household is None:
             raise UsageError(
-                f"--model {fit.model}: needs --household, the column that says who lives with whom"
+                f"--model {fit.model}: needs --household, the column that identifies the household "
+                "of each person"
             )
         if data.zeros is not None:
             raise UsageError(
-                f"{data.zeros}: the {fit.model} model takes --rules; a combination that is "
-                "impossible for one person is a rule about each person"
+                f"{data.zeros}: the {fit.model} model takes --rules instead; write a combination "
+                "that is impossible for one person as a rule about each person"
             )
     if data.weights is not None and fit.model in HOUSEHOLD_MODELS:
         raise UsageError(
-            f"--weights: the {fit.model} model takes none; households are taken for a simple "
-            "random sample"
+            f"--weights: the {fit.model} model takes no design weights, because it treats "
+            "households as a simple random sample; leave --weights out"
         )
     for name in MODEL_OPTIONS:
         if given[name] is not None and name not in MODELS[fit.model].options:
             others = [m for m in MODELS_OF[command.name] if name in MODELS[m].options]
-            raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
+            raise UsageError(
+                f"{flag(name)}: can be used only with --model {listed(others, 'or')}; leave it out"
+            )
     for names, models in ((HOUSEHOLD_OPTIONS, HOUSEHOLD_MODELS), (CELL_OPTIONS, CELL_MODELS)):
         for name in names if fit.model not in models else ():
             if given[name] not in (None, False, "auto", "fixed"):
-                raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
+                raise UsageError(
+                    f"{flag(name)}: can be used only with --model {listed(models, 'or')}; leave it "
+                    "out"
+                )
     for name in ("augmentation", "not_applicable"):
         as_level = data.text.empty_as_level or data.text.settles_empty
         none = data.zeros is None and not as_level
         if none and given[name] is not None:
-            raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
+            raise UsageError(
+                f"{flag(name)}: is used only with structural zeros; add --conditions, or leave "
+                f"{flag(name)} out"
+            )
 
 
 def check_sweeps(chains: Chains) -> None:
@@ -162,15 +171,19 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
     as_cells = counts_cells(command.name, command.fit.model, command.data.sample)
     if as_cells and made.format not in ("csv", "parquet"):
         raise UsageError(
-            f"--format {made.format}: data sets of a folder are folders of Parquet files; leave "
-            "it out"
+            f"--format {made.format}: the data sets of a folder are written as folders of Parquet "
+            "files; leave --format out"
         )
     if made.keep_missing and as_cells:
         raise UsageError(
-            "--keep-missing: cannot be used if SAMPLE is a folder that is counted by cell"
+            "--keep-missing: cannot be used if SAMPLE is a folder, of which only cell counts are "
+            "kept; leave it out, or give one file"
         )
     if inputs.changes.bins and as_cells:
-        raise UsageError("--bins: cannot be used if SAMPLE is a folder that is counted by cell")
+        raise UsageError(
+            "--bins: cannot be used if SAMPLE is a folder, of which only cell counts are kept; "
+            "leave it out, or give one file"
+        )
     try:
         names_in_file(
             [
@@ -196,6 +209,6 @@ def check_draws(made: Datasets, kept: int, why: str = "", which: str = "") -> No
     """Refuse more data sets than there are draws that can be used."""
     if made.datasets > kept:
         raise UsageError(
-            f"--datasets {made.datasets}: each needs a draw of its own, but {why}only {kept} draws "
-            f"can be used{which}"
+            f"--datasets {made.datasets}: each data set needs a draw of its own, but {why}only "
+            f"{kept} draws can be used{which}; make fewer data sets"
         )

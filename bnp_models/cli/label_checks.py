@@ -1,4 +1,4 @@
-"""Labels of a sample that may not be what they seem, said or refused before anything is done."""
+"""Checks of the labels of a sample, which warn or refuse before any other work is done."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ def check_labels(
     by_order: bool,
     by_file: Mapping[str, Merged | None],
 ) -> dict[str, set[str]]:
-    """Say which labels may not be what they seem; refuse those that are needed as something else.
+    """Warn of suspicious labels; refuse labels that cannot be used as an option needs them.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def check_labels(
         name, (first, *_) = next(iter(apart.items()))
         _LOG.warning(
             "%s: codes among numbers? %s; they are levels of their own until you say what they "
-            "are: missing (--missing %s), such a level (--level %s=%s), or a number "
+            "are: missing (--missing %s), a level of its own (--level %s=%s), or a number "
             "(--number %s=%s)", data.sample, first_parts(found, "variable"),
             ",".join(sorted(set().union(*apart.values()))), name, first, name, first,
         )  # fmt: skip
@@ -126,8 +126,8 @@ def _refuse_dates(name: str, labels: Collection[Label], counts: Mapping[str, int
             for label, to in dates.items()
         ]
         raise MicrodataError(
-            f"has dates among ranges, which a spreadsheet made of them: {listed(were)}; rename "
-            "these levels in the file",
+            "has dates among its ranges, and a spreadsheet probably made dates of ranges: "
+            f"{listed(were)}; rename these levels in the file",
             column=name,
         )
 
@@ -157,12 +157,14 @@ def _check_notation(
     looks = f"looks like numbers with {notation}"
     if name in uses:
         raise MicrodataError(
-            f"{looks}, and {uses[name]} would take it for labels without a number; say --decimal "
-            f"'{notation.decimal}'",
+            f"{looks}, but {uses[name]} would take its values for labels without a number; say "
+            f"--decimal '{notation.decimal}'",
             column=name,
         )
     if are_numbers(sorted_labels(plain)):
-        _LOG.warning("%s: column %r %s, and is read as labels; --decimal '%s' reads it as numbers",
+        _LOG.warning(
+            "%s: column %r %s, but is read as labels; with --decimal '%s' it is read as numbers"
+        ,
                      data.sample, name, looks, notation.decimal)  # fmt: skip
 
 
@@ -206,5 +208,7 @@ def say_kept(data: Data, option: str, name: str, table: Records, left: Collectio
         if text_of(label) in texts and n and (interval is None or interval.low < interval.high)
     }
     if kept:
-        _LOG.warning("%s: %s keeps levels of column %r that are no single numbers: %s",
+        _LOG.warning(
+            "%s: with %s, levels of column %r that are not single numbers stay as they are: %s"
+        ,
                      data.sample, option, name, with_counts(list(kept), kept))  # fmt: skip

@@ -1,7 +1,7 @@
 """The command ``bnp-models``: its arguments, and the codes it ends with.
 
-Bad input ends with exit code 2 and one line on stderr, before anything is written. Where a file of
-the results cannot be made, the others are, and the exit code is 1.
+Bad input ends with exit code 2 and one line on stderr, before anything is written. If a file of the
+results cannot be written, the others are written, and the exit code is 1.
 """
 
 import importlib
@@ -29,8 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     code
-        0, or 1 where a file could not be made, 2 on bad input, 3 where --strict finds fault, and
-        130 and 143 when stopped by SIGINT and SIGTERM, 141 where nobody reads stdout any more.
+        0; 1 if a file could not be written; 2 on bad input; 3 if --strict is given and the results
+        do not meet its conditions; 130 or 143 after SIGINT or SIGTERM; 141 if stdout was closed.
     """
     for name in ("stdout", "stderr"):
         if vars(sys)[name] is None:
@@ -105,7 +105,7 @@ def _terminate(number: int, _frame: object) -> None:
 
 
 def _unread() -> int:
-    """End without a word where who reads stdout has enough, as ``head`` has."""
+    """End without a message if the reader of stdout has closed it, as ``head`` does."""
     # What is still to be flushed at the end goes nowhere.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

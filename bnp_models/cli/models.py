@@ -1,4 +1,4 @@
-"""Models by the names of the command line, and which command takes which.
+"""Models by their names on the command line, and the commands that take each model.
 
 Nothing is imported until a model is loaded, so that ``bnp-models --help`` is quick.
 """

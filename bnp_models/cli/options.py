@@ -1,7 +1,7 @@
-"""Options as fields of frozen dataclasses: a parser is made of them, and they of what it finds.
+"""Options as fields of frozen dataclasses: they define the parser, and hold the parsed values.
 
-A group of options is a dataclass whose fields are each an `option`. A command is one that has such
-groups too, each a `part`. Nothing here knows which commands there are.
+A group of options is a dataclass whose fields are made by `option`. A command is such a dataclass
+whose fields may also be groups, made by `part`. This module does not know the commands.
 """
 
 import argparse
@@ -55,12 +55,13 @@ def option(
     Parameters
     ----------
     metavar, type
-        What stands for its value in the help, and what reads it.
+        Placeholder of the value in the help, and function that reads the value.
     help, default
-        What it is for, and its value where it is not given.
+        Help text of the option, and its value if it is not given.
     **told
-        What `argparse.ArgumentParser.add_argument` is told of it besides; `positional=True` of a
-        word without a name, and `heading` where it stands under another one than its group.
+        Further arguments of `argparse.ArgumentParser.add_argument`; also `positional=True` for an
+        argument without a name, and `heading` if the help page lists the option under another
+        heading than that of its group.
     """
     told |= {"help": help, "default": default}
     if metavar is not None:
@@ -95,11 +96,11 @@ def part(
     without
         Options, or groups within the group, that it does not offer.
     fixed
-        Values of others that it does not offer.
+        Values of options that the command does not offer.
     last
-        Whether they come after all others in the file that repeats a run.
+        Whether the options come after all others in the file that repeats a run.
     **changed
-        What is told of an option in other words than the group's: its help, or more.
+        By option, what differs from the group: its help text, or several arguments of `option`.
     """
     names = [one.name for one in dataclasses.fields(of)]
     left_out = [*without, *(fixed or ()), *(n for n in names if only is not None and n not in only)]

@@ -1,4 +1,4 @@
-"""Outputs of a command: the names of its files, and what it says of a risk."""
+"""Outputs of a command: the names of its files, and the lines that it prints about a risk."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def remove_datasets(command: Synthesize | Impute, out: Path) -> None:
                 path.unlink()
 
 
-PROTECT = "bnp-models protect finds the coarsening and suppressions that meet the limits"
+PROTECT = "bnp-models protect finds recodings and suppressions with which the limits are met"
 
 
 def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:

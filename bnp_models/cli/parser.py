@@ -16,8 +16,8 @@ def make_parser() -> Parser:
     shtab.add_argument_to(
         parser,
         "--print-completion",
-        help="print a script that makes a shell complete commands and options; save it where your "
-        "shell looks for such scripts",
+        help="print a script with which a shell completes commands and options; save it where "
+        "your shell looks for such scripts",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -26,15 +26,16 @@ def make_parser() -> Parser:
         )
         own.offer(command)
         own.add_argument("--config", metavar="FILE",
-                         help="TOML file with options, either by their names or in one table for "
-                              "each command; options on the command line override those of the "
+                         help="TOML file with options, either without a table or in one table for "
+                              "each command. Options on the command line override those of the "
                               "file")  # fmt: skip
     conditions = parser.commands["conditions"] = commands.add_parser(
         "conditions",
         help="suggest structural zeros from a sample, or check a sample against structural zeros",
-        description="Suggest candidates for structural zeros, which a person has to confirm: "
-        "combinations that do not occur in the sample but should occur by chance. Or "
-        "list the records that break given conditions.",
+        description="Suggest candidates for structural zeros: combinations that do not occur in "
+        "the sample although some records would be expected to have them. A person has to confirm "
+        "each candidate. Or list the records of a sample that are impossible by given structural "
+        "zeros.",
     )
     actions = conditions.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, command in ACTIONS.items():

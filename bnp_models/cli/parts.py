@@ -38,29 +38,31 @@ MAX_MINUTES = 60.0
 DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
 
 TABLE = (
-    "text file (CSV and the like, compressed or not; - is standard input), Parquet, Excel (.xlsx), "
-    "Stata (.dta) or SPSS (.sav) file, one record a row, or a folder of Parquet files"
+    "file with one record in each row: a text file (CSV and the like, compressed or not; - is "
+    "standard input), a Parquet, Excel (.xlsx), Stata (.dta) or SPSS (.sav) file, or a folder of "
+    "Parquet files"
 )
 FIXED_ALPHA = (
-    "fix the concentration of the weights of components and classes, which is otherwise drawn"
+    "fixed value of the concentration parameter of the weights of components and classes (default: "
+    "it is estimated)"
 )
 POPULATION = "number of persons in the population, including those in the sample"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits that a verdict is given by."""
+    """Limits with which the verdict on a release compares the risk."""
 
     heading: ClassVar = "limits"
     about: ClassVar = "the command says whether a release meets these limits"
 
     max_tau1: float | None = option("X", number_at_least(0), help=
-        "limit for the number of population uniques among the records. The verdict is yes if the "
-        "whole 95%% interval of tau_1 is within the limit, no if its mean is above the limit, and "
-        "unknown otherwise, or if tau_1 cannot be used")  # fmt: skip
+        "limit for tau_1, the number of records that are unique in the population. The verdict is "
+        "yes if the whole 95%% interval of tau_1 is within the limit, no if its mean is above the "
+        "limit, and unknown otherwise, or if tau_1 cannot be used (default: no limit)")  # fmt: skip
     max_risk: float | None = option("P", share_type, help=
         "limit, from 0 to 1, for the probability of each single record to be unique in the "
-        "population (r1)")  # fmt: skip
+        "population, r1 (default: no limit)")  # fmt: skip
     strict: bool = switch(
         "end with exit code 3 if the verdict is not yes, if the chains have not converged on "
         "tau_1, or if the checks find a misfit")  # fmt: skip
@@ -74,30 +76,32 @@ class Recoding:
 
     bins: tuple[tuple[str, int], ...] = option("A=B", bin_number, **MANY, help=
         "put the numbers of column A into about B bins with equally many records. A number that "
-        "fills a bin by itself stays a level of its own, and so do labels that are not numbers; "
-        "synthetic values are drawn within the bins")  # fmt: skip
+        "fills a bin by itself stays a level of its own, and so do labels that are not numbers. "
+        "Synthetic files have numbers again, which are drawn within the bins")  # fmt: skip
     top_code: tuple[tuple[str, float], ...] = option("A=X", number_of_variable, **MANY, help=
         "replace all numbers of column A that are X or larger by one level, X+")  # fmt: skip
     merge_rare: int | None = option("K", integer_type(2, 2**31), help=
-        "merge levels that fewer than K records have: with other levels of their --groups; or with "
-        "a neighbouring level, if the labels are numbers in order or the variable is --ordered; "
-        "otherwise all of them into the level 'other'")  # fmt: skip
+        "merge each level that fewer than K records have: with other levels of its group, if "
+        "--groups gives groups; with a neighbouring level, if the labels are numbers in order or "
+        "the variable is --ordered; otherwise with all other rare levels, into the level "
+        "'other'")  # fmt: skip
     level: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
-        "value X of column A is a level of its own, such as a code for 'no answer': it is kept "
-        "apart from the numbers in bins, orders and top-codes, and is not merged")  # fmt: skip
+        "treat value X of column A as a level of its own, such as a code for 'no answer': it is "
+        "not put into bins, not top-coded, not merged, and not placed in the order of the "
+        "numbers")  # fmt: skip
     number: tuple[tuple[str, str], ...] = option("A=X", value_of_variable, **MANY, help=
-        "value X of column A is a number like the others, although it looks like a code, such as "
-        "99 or -1")  # fmt: skip
+        "treat value X of column A as a number, although it looks like a code, such as 99 or "
+        "-1")  # fmt: skip
     recode_by: "Source | None" = option("FILE", help=
-        "recode as this file says, such as recoding.csv of an earlier run (--keep-recoding): its "
-        "columns are variable, level and becomes. A row with a variable alone drops it, and a "
-        "level such as <25, '25 to <50' or >=85 stands for the numbers without a "
-        "row")  # fmt: skip
+        "file of recodings with the columns variable, level and becomes, such as the recoding.csv "
+        "that --keep-recoding writes. A row that names only a variable drops this variable. A "
+        "level such as <25, '25 to <50' or >=85 stands for all numbers in this range that have no "
+        "row of their own")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """How files of records are written."""
+    """Format of the files of records."""
 
     heading: ClassVar = "reading"
 
@@ -110,27 +114,29 @@ class Text:
         "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
         "missing values)")  # fmt: skip
     skip: int = option("K", integer_type(0, 2**31), default=0, help=
-        "lines of a text file, or rows of a sheet, above the header, such as a title (default: "
-        "0)")  # fmt: skip
+        "number of lines of a text file, or of rows of a sheet, above the header, such as a title "
+        "(default: 0)")  # fmt: skip
     sheet: str | None = option("NAME", help=
-        "sheet of a workbook that is read, by its name or by its number, counted from 1 (default: "
-        "the first)")  # fmt: skip
+        "sheet of the workbook to read, given by its name or by its number, counted from 1 "
+        "(default: the first)")  # fmt: skip
     decimal: str | None = option("C", help=
-        "mark before the decimals of numbers, a comma or a point (default: told from each column "
-        "whose numbers are asked for, by --bins, --top-code or --weights)")  # fmt: skip
+        "decimal mark, a comma or a point (default: detected in each column of which --bins, "
+        "--top-code or --weights use the numbers)")  # fmt: skip
     thousands: str | None = option("C", help=
-        "mark between thousands, such as ',', '.', ' ' or \"'\" (default: told as that before "
-        "decimals)")  # fmt: skip
+        "mark between thousands, such as ',', '.', ' ' or \"'\" (default: detected in the same "
+        "columns)")  # fmt: skip
     normalise: bool = switch(
-        "make labels one that are one value in several spellings: other normal forms of Unicode, "
-        "signs of no width, spaces, upper and lower case, 01 and 1, 1 and 1.0")  # fmt: skip
+        "merge labels that are different spellings of one value: they differ only in the Unicode "
+        "normal form, in invisible characters, in spaces, in upper and lower case, or in the form "
+        "of a number, such as 01, 1 and 1.0")  # fmt: skip
     empty_as_level: bool = switch(
-        "where another column settles that values are missing, such as the occupation of children, "
-        "take these for the level 'not applicable', which structural zeros tie to that column "
-        "(default: every missing value is missing at random)")  # fmt: skip
+        "give missing values the level 'not applicable' where another column determines that they "
+        "are missing, such as the occupation of children. With models that take structural zeros, "
+        "only these records can then have this level, and they can have no other (default: every "
+        "missing value is taken as missing at random)")  # fmt: skip
     settles_empty: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
-        "column A settles where values of column B are missing: as --empty-as-level, for these two "
-        "columns, and however few the records are")  # fmt: skip
+        "column A determines where values of column B are missing: give them the level 'not "
+        "applicable', as --empty-as-level does, however few the records are")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,30 +150,31 @@ class Data:
         "key variables (default: all columns); a name with a comma is written in double "
         "quotes")  # fmt: skip
     levels: "Source | None" = option("FILE", help=
-        "file that declares the levels, with columns variable and level (default: the levels that "
-        "occur in SAMPLE)")  # fmt: skip
+        "file that declares the levels, with the columns variable and level (default: the levels "
+        "that occur in SAMPLE)")  # fmt: skip
     drop: Names = option("A,B,..", name_list, default=(), help=
-        "columns that are left out, if all others are key variables")  # fmt: skip
+        "columns to leave out; all others are used (default: none)")  # fmt: skip
     allow_identifying: bool = switch(
-        "allow columns that identify records, or nearly do; without this option they are refused "
-        "unless --variables names them")  # fmt: skip
+        "accept key variables that identify records, or nearly do; without this option they are "
+        "refused unless --variables names them")  # fmt: skip
     recoding: Recoding = part(Recoding)
     keep_recoding: bool = switch(
-        "also write recoding.csv, which says what became of each level, for "
-        "--recode-by")  # fmt: skip
+        "also write recoding.csv, which lists the new level of each recoded level and can be given "
+        "to --recode-by")  # fmt: skip
     id: str | None = option("COLUMN", help=
-        "column that identifies records; it is not a key variable, and its value is written with "
-        "each record in the results")  # fmt: skip
+        "column that identifies records. It is not a key variable; the results give its value with "
+        "each record")  # fmt: skip
     weights: str | None = option("COLUMN", help=
-        "column of the design weights: the number of persons of the population that a record "
-        "stands for (default: the same number for every record)")  # fmt: skip
+        "column of the design weights: the number of persons of the population that each record "
+        "stands for (default: the same number for all records)")  # fmt: skip
     conditions: "Source | None" = option("FILE", help=
         "file of structural zeros, for models that take them: the header names variables, and each "
-        "row is a combination that cannot occur; an empty cell means any value; a cell may stand "
-        "for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
+        "row is a combination that cannot occur. An empty cell stands for any value, and a cell "
+        "may stand for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
     settles: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
-        "variable A settles variable B, as a municipality its region: each level of A has only the "
-        "level of B that it has in SAMPLE; this is a structural zero for all others")  # fmt: skip
+        "variable A determines variable B, as a municipality determines its region: each level of "
+        "A occurs only with the level of B that it has in SAMPLE, and its combinations with other "
+        "levels of B are structural zeros")  # fmt: skip
     text: Text = part(Text)
 
     takes_id: bool = False
@@ -181,7 +188,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class HouseholdColumns:
-    """Which columns are of households."""
+    """Columns of households."""
 
     heading: ClassVar = "ndpmpm"
     about: ClassVar = (
@@ -189,13 +196,15 @@ class HouseholdColumns:
         "synthetic households of each size as in the sample"
     )
 
-    household: str | None = option("COLUMN", help="column that says who lives with whom")
+    household: str | None = option(
+        "COLUMN", help="column that identifies the household of each person"
+    )
     household_variables: Names | None = option("A,B,..", name_list, help=
         "columns that are the same for all members of a household")  # fmt: skip
     roles: "Source | None" = option("FILE", help=
-        "file with the labels of the head, the spouse and other roles, as words of any language or "
-        "as codes, with columns role and label (docs/household_rules.md); census-relationships "
-        "uses it, and so does the search for the head")  # fmt: skip
+        "file with the columns role and label, which gives the labels of the head, the spouse and "
+        "other roles, as words of any language or as codes (docs/household_rules.md); the rules "
+        "census-relationships use it, and --head uses it to find the head")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,23 +212,23 @@ class HouseholdFit(HouseholdColumns):
     """Options of the models of persons within households."""
 
     rules: str | None = option("RULES", help=
-        "rules for households: census-relationships, a YAML file (.yaml), which is safe whoever "
-        "wrote it because nothing in it is run, or a Python file (.py) that defines `rules`, which "
-        "is run as code (docs/household_rules.md)")  # fmt: skip
+        "rules that every household obeys: census-relationships (rules that come with the "
+        "program), a YAML file (.yaml), of which nothing is run as code, or a Python file (.py) "
+        "that defines `rules` and is run as code (docs/household_rules.md)")  # fmt: skip
     head: str | None = option(choices=("auto", "yes", "no"), default="auto", help=
         "treat the variables of the head as variables of the household. auto: do so if a usual "
         "label such as Householder, or a label of --roles, says who is the head; a household that "
-        "has not exactly one is then an error (default: auto)")  # fmt: skip
+        "does not have exactly one head is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
         "number of classes of members in each class of households (default: 15)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
         "variables that are modelled relative to the value of the head: by the difference, if the "
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "
-        "A:difference or A:same overrides this. Couples are then similar in age without a separate "
-        "class for each age")  # fmt: skip
+        "A:difference or A:same overrides this. The model then makes couples similar in age "
+        "without a separate class for each age (default: none)")  # fmt: skip
     impossible_weight: int | None = option("W", integer_type(1, 1001), help=
         "cap-and-weight, an approximation: draw only one in W impossible households, and give each "
-        "the weight W (default: 1, exact)")  # fmt: skip
+        "of them the weight W (default: 1, which is exact)")  # fmt: skip
     sizes: str | None = option(choices=("random", "given"), help=
         "random: the sizes of households are part of the model; given: they are fixed by the "
         "design of the sample (default: random)")  # fmt: skip
@@ -238,18 +247,21 @@ class CellFit:
         "number of cells that a person can belong to (default: all combinations of "
         "levels)")  # fmt: skip
     hyperparameters: str | None = option(choices=("empirical-bayes", "full-bayes", "fixed"), help=
-        "empirical-bayes: maximise the likelihood; full-bayes: sample them by NUTS; fixed: use the "
-        "values given below (default: fixed if a value is given below, otherwise empirical-bayes, "
-        "or full-bayes if the likelihood has no maximum)")  # fmt: skip
+        "how the hyperparameters are found. empirical-bayes: by maximising the likelihood; "
+        "full-bayes: they are sampled by NUTS; fixed: they have the values given below (default: "
+        "fixed if a value is given below, otherwise empirical-bayes, or full-bayes if the "
+        "likelihood has no maximum)")  # fmt: skip
     a: float | None = option("X", number_above(0), help=
-        "first parameter of the sampling fractions, which are Beta(a, b) in model 1 (default with "
-        "fixed: 0.86) and Beta(a phat, a (1 - phat)) in model 2, where phat is the sampling "
-        "fraction of the cell by its weights (default with fixed: 80)")  # fmt: skip
+        "first parameter of the sampling fractions, which are Beta(a, b) in model 1 and Beta(a "
+        "phat, a (1 - phat)) in model 2, where phat is the sampling fraction of the cell according "
+        "to its weights (default with --hyperparameters fixed: 0.86 in model 1, 80 in model "
+        "2)")  # fmt: skip
     b: float | None = option("X", number_above(0), help=
-        "second parameter of the sampling fractions in model 1 (default with fixed: "
-        "80)")  # fmt: skip
+        "second parameter of the sampling fractions in model 1 (default with --hyperparameters "
+        "fixed: 80)")  # fmt: skip
     gamma: float | None = option("X", number_above(0), help=
-        "share of the cells that can be sampled, in model 2 (default with fixed: 0.7)")  # fmt: skip
+        "share of the cells that can be sampled, in model 2 (default with --hyperparameters fixed: "
+        "0.7)")  # fmt: skip
     empty_phat: tuple[tuple[float, float], ...] | None = option("P:W,..", mixture_type, help=
         "sampling fractions of the empty cells in model 2, each with the share of the empty cells "
         "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the whole "
@@ -262,27 +274,28 @@ class Fit:
 
     heading: ClassVar = "model"
 
-    model: str = option(help="(default: %(default)s)")
+    model: str = option(help="model to fit (default: %(default)s)")
     concentration: str | None = option(choices=("shared", "record", "hierarchical"), help=
-        "for hdp: shared is one alpha for all records, record is one alpha for each record, and "
-        "hierarchical is one alpha for each record with an unknown rate (default: "
-        "shared)")  # fmt: skip
+        "concentration parameter alpha of hdp. shared: one alpha for all records; record: one "
+        "alpha for each record; hierarchical: one alpha for each record, with a prior whose rate "
+        "is estimated (default: shared)")  # fmt: skip
     augmentation: str | None = option(choices=("boxes", "simulation"), help=
-        "for hdp and mixed-membership with --conditions: how the sampler draws impossible records. "
-        "boxes: as counts, by boxes of cells; simulation: one by one, which is slower (default: "
-        "boxes, or simulation if there are too many boxes)")  # fmt: skip
+        "how hdp and mixed-membership with --conditions draw impossible records, which their "
+        "samplers need. boxes: draw only the numbers of records in boxes of cells; simulation: "
+        "draw the records one by one, which is slower (default: boxes, or simulation if there are "
+        "too many boxes)")  # fmt: skip
     not_applicable: bool | None = option(action="store_const", const=True, help=
         "for hdp and mixed-membership with --conditions: leave out of each record the values that "
-        "another variable determines")  # fmt: skip
+        "its other values determine")  # fmt: skip
     components: int | None = option("K", integer_type(2, 2**16), help=
         "number of latent classes of nplcm and tnplcm (default: 50), or of profiles of "
         "mixed-membership (default: 20)")  # fmt: skip
     level_prior: str | None = option(choices=("learned", "uniform"), help=
-        "prior of the level probabilities in components and classes: learned estimates a mean and "
-        "a concentration for each variable; uniform is the prior of the papers "
+        "prior of the level probabilities in components and classes. learned: a mean and a "
+        "concentration are estimated for each variable; uniform: the uniform prior of the papers "
         "(default: learned)")  # fmt: skip
     level_shape: float | None = option("X", number_above(0), help=
-        "Dirichlet shape of the level probabilities, the same for all levels, in place of "
+        "parameter of a symmetric Dirichlet prior of the level probabilities, which replaces "
         "--level-prior")  # fmt: skip
     alpha: float | None = option("X", number_above(0), help=FIXED_ALPHA)
     ordered: str | Names | None = option("auto|none|A,B,..", ordered_type, help=
@@ -292,10 +305,10 @@ class Fit:
         "--levels, or that of their numbers (default: auto)")  # fmt: skip
     groups: "tuple[tuple[str, Source], ...] | None" = option(
         "A=FILE", file_of_variable, nargs="+", action="extend", help=
-        "CSV file with groups of the levels of column A, such as shorter codes of occupations; its "
-        "header is level,group[,group..], from the smallest groups to the largest. Estimates for a "
-        "level use the other levels of its group, and levels are merged along the "
-        "groups")  # fmt: skip
+        "CSV file of groups of the levels of column A, such as shorter codes of occupations, with "
+        "the header level,group[,group..], from the smallest groups to the largest. Estimates for "
+        "a level use the other levels of its group, and levels are merged within groups "
+        "first")  # fmt: skip
     households: HouseholdFit = part(HouseholdFit)
     cells: CellFit = part(CellFit, last=True)
 
@@ -325,31 +338,34 @@ class Chains:
 
     heading: ClassVar = "chains"
 
-    chains: int = option("K", integer_type(1, 2**16), default=4, help="chains (default: 4)")
+    chains: int = option(
+        "K", integer_type(1, 2**16), default=4, help="number of chains (default: 4)"
+    )
     warmup: int = option("K", integer_type(0, 2**31), default=1000, help=
-        "sweeps before the first draw (default: 1000)")  # fmt: skip
+        "number of sweeps of each chain before its first draw (default: 1000)")  # fmt: skip
     draws: int | None = option("K", integer_type(1, 2**31), help=
-        f"draws kept from each chain (default: {DRAWS}, then more until --until-rhat is "
+        f"number of draws kept from each chain (default: {DRAWS}, then more until --until-rhat is "
         "met)")  # fmt: skip
     thin: int = option("K", integer_type(1, 2**31), default=1, help=
-        "sweeps per kept draw (default: 1)")  # fmt: skip
+        "number of sweeps for each draw that is kept (default: 1)")  # fmt: skip
     seed: int = option("K", integer_type(0, 2**32), default=0, help=
-        "the same seed gives the same results (default: 0)")  # fmt: skip
+        "seed of the random numbers; the same seed gives the same results (default: "
+        "0)")  # fmt: skip
     resume: bool = switch("continue from the checkpoint in DIR, if there is one")
     checkpoint_seconds: float = option("S", number_at_least(0), default=10.0, help=
-        "minimum time between checkpoints (default: 10)")  # fmt: skip
+        "minimum time between checkpoints, in seconds (default: 10)")  # fmt: skip
     until_rhat: float | None = option("R", number_above(1), help=
-        "after --draws, continue until R-hat is at most R and the effective sample sizes are large "
-        "enough for everything that is reported (the risk, or the margins) and R-hat of the "
-        "log-likelihood is at most 1.1, or until --max-minutes have passed (default: "
-        f"{UNTIL_RHAT}, if no --draws is given)")  # fmt: skip
+        "after --draws, continue until all that is reported (the risk, or the margins) has an "
+        "R-hat of at most R and the effective sample sizes of --until-ess, and the log-likelihood "
+        f"has an R-hat of at most 1.1; or until --max-minutes have passed (default: {UNTIL_RHAT}, "
+        "if --draws is not given)")  # fmt: skip
     until_ess: float | None = option("E", number_above(0), help=
-        "effective sample size to reach, bulk and tail, of all chains together (default: 100 for "
-        "each chain)")  # fmt: skip
+        "effective sample size, bulk and tail, that --until-rhat waits for, of all chains together "
+        "(default: 100 for each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet; compilation, checks of "
-        "the chains and the minutes before a --resume count too (default: "
-        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet. Compilation, checks of "
+        f"the chains and the minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or "
+        f"{MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:
@@ -365,12 +381,12 @@ class Chains:
         }  # fmt: skip
 
     def settled(self) -> "Chains":
-        """Check what says when to stop, and return chains where what it leaves open is filled in.
+        """Check the options for stopping, and return the options with all defaults filled in.
 
         Raises
         ------
         UsageError
-            If it asks for what cannot be.
+            If the options contradict each other.
         """
         until_rhat, max_minutes = self.until_rhat, self.max_minutes
         if self.draws is None and until_rhat is None and self.chains > 1:
@@ -378,9 +394,15 @@ class Chains:
         if until_rhat is None:
             for name in STOPPING[1:]:
                 if vars(self)[name] is not None:
-                    raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
+                    raise UsageError(
+                        f"{flag(name)}: is used only with --until-rhat; add --until-rhat, or leave "
+                        f"{flag(name)} out"
+                    )
         elif self.chains == 1:
-            raise UsageError("--until-rhat: compares chains; let --chains be 2 or more")
+            raise UsageError(
+                "--until-rhat: R-hat compares chains, and there is only one; set --chains to 2 or "
+                "more"
+            )
         elif max_minutes is None:
             max_minutes = MAX_MINUTES
         return dataclasses.replace(
@@ -402,7 +424,7 @@ class Processes:
         "connect with the other processes; options that are not given below are taken from Slurm, "
         "Open MPI or Kubernetes")  # fmt: skip
     coordinator: str | None = option("HOST:PORT", help=
-        "address of the first process, with a port that is free")  # fmt: skip
+        "address of the first process, with a port that is not in use")  # fmt: skip
     processes: int | None = option("K", integer_type(1, 2**16), help="number of processes")
     process: int | None = option("I", integer_type(0, 2**16), help=
         "number of this process, counted from 0")  # fmt: skip
@@ -410,18 +432,18 @@ class Processes:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The folder of the results, and what is shown and said."""
+    """The folder of the results, and what is shown and printed."""
 
     heading: ClassVar = "output"
 
     out: str = option("DIR", required=True, help="folder for the results")
     keep_parameters: bool = switch(
-        "also write the arrays of the model to posterior.nc; this takes 20 kB or more for each "
-        "draw")  # fmt: skip
+        "also write the parameters of the model to posterior.nc, which takes 20 kB or more for "
+        "each draw")  # fmt: skip
     no_records: bool = switch(
-        "leave single records, and everything that fewer than five persons share, out of "
-        "report.html, so that it can be given to people who may not see the sample; do not write "
-        "records.csv or cells.csv")  # fmt: skip
+        "leave everything that describes single records or fewer than five persons out of "
+        "report.html, so that people who may not see the sample may see this page. records.csv and "
+        "cells.csv are then not written")  # fmt: skip
     force: bool = switch("replace finished results in DIR")
     progress: bool = switch("show progress bars even where stderr is not a terminal")
     quiet: bool = switch("print nothing but errors")
@@ -443,5 +465,5 @@ class Filing:
 
     heading: ClassVar = "output"
 
-    title: str | None = option("TEXT", help="title to show at the top of the page")
-    author: str | None = option("TEXT", help="author to name on the page")
+    title: str | None = option("TEXT", help="title at the top of the page")
+    author: str | None = option("TEXT", help="author named on the page")

@@ -58,11 +58,11 @@ def protect_sample(command: Protect) -> int:
     asked = command.protection
     if not limits_of(command.limits).given and not asked.k:
         raise UsageError(
-            "protect: give --max-tau1 X, --max-risk P, the limits to meet, or --k K, or several of "
+            "protect: no limit is given; give --max-tau1 X, --max-risk P or --k K, or several of "
             "them"
         )
     if asked.strata is not None and not asked.k:
-        raise UsageError("--strata: says where --k is asked for; give it too")
+        raise UsageError("--strata: is used only with --k; add --k K, or leave --strata out")
     inputs = checked_input(command)
     ids = read_ids(command.data)
     size, strata = command.population_size, _read_strata(command)
@@ -106,11 +106,11 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "
-            "levels; leave it out, and run bnp-models risk on protected.csv with conditions for "
-            "its own levels"
+            "levels; leave --refit out, and run bnp-models risk on protected.csv with conditions "
+            "for its own levels"
         )
     if asked.refit and isinstance(inputs.table, WeightedMicrodata):
-        raise UsageError("--refit: takes no design weights; leave it out")
+        raise UsageError("--refit: cannot be used with --weights; leave one of them out")
     try:
         check_names(table, dict(asked.importance), ())
     except MicrodataError as error:
@@ -217,7 +217,7 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
     lines = [
         f"{_number(merges, 'merge')} of levels, {_number(drops, 'variable')} dropped, "
         f"{_number(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
-        f"{after['loss']:.2f} bits a record are lost",
+        f"{after['loss']:.2f} bits of information per record are lost",
         f"expected population uniques: {before['tau1']['mean']:.1f} before, "
         f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "
         f"{after['tau1']['q975']:.0f})",

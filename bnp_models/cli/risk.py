@@ -77,7 +77,10 @@ def risk(command: Risk) -> int:
             ("missing-keys", command.missing_keys),
         ):  # fmt: skip
             if given:
-                raise UsageError(f"--{name}: is not for models of cells")
+                raise UsageError(
+                    f"--{name}: cannot be used with a model of cells (--model "
+                    f"{command.fit.model}); leave it out"
+                )
         return with_strictness(command.limits, run_cell_risk(command), document)
     data = command.data
     if command.keys and data.variables is None:
@@ -87,11 +90,17 @@ def risk(command: Risk) -> int:
     inputs = checked_input(command)
     coarsenings = _checked_coarsenings(command, inputs)
     if command.validate is not None and isinstance(inputs.table, ContingencyTable):
-        raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
+        raise UsageError(
+            "--validate: needs single records, but SAMPLE is a folder, of which only cell counts "
+            "are kept; leave --validate out"
+        )
     ids = read_ids(data, command.all_records)
     table = persons_of(inputs.table)
     if command.all_records and isinstance(table, ContingencyTable):
-        raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
+        raise UsageError(
+            "--all-records: needs single records, but SAMPLE is a folder, of which only cell "
+            "counts are kept; leave --all-records out"
+        )
     scores = _suda(command, records_of(table))
     weighted = isinstance(table, WeightedMicrodata)
     reading = _reading_of_missing(command, records_of(table))
@@ -142,19 +151,21 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
     ):  # fmt: skip
         if given:
             raise UsageError(
-                f"--{name}: takes no missing values; leave it out, or complete the records with "
-                "bnp-models impute"
+                f"--{name}: cannot be used if values of key variables are missing; leave it out, "
+                "or complete the records with bnp-models impute"
             )
     if command.all_records and reading == "random":
         raise UsageError(
-            "--all-records: with missing values, needs --missing-keys wildcard; or leave it out"
+            "--all-records: if values are missing, needs --missing-keys wildcard; add it, or leave "
+            "--all-records out"
         )
     if command.missing_keys is None:
         number = num_incomplete(table)
         _LOG.warning(
             "%s: %s of %s records have missing values, which are taken as missing at random "
-            "(--missing-keys random): each of them stands for a value that is not known; if the "
-            "values were suppressed, say --missing-keys wildcard", command.data.sample,
+            "(--missing-keys random): each missing value stands for a value that exists but is not "
+            "known; if the values were suppressed, say --missing-keys "
+            "wildcard", command.data.sample,
             f"{number:,}", f"{table.n:,}",
         )  # fmt: skip
     return reading
@@ -180,8 +191,9 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
         raise UsageError(f"{of}: {error}") from None
     if table.num_variables > MOST_DROPS:
         _LOG.warning(
-            "%s: %d key variables: the risk without each single one is estimated for up to %d; "
-            "name those of interest (--what-if drop:A), or choose fewer --variables",
+            "%s: %d key variables: the risk without each single variable is estimated only if "
+            "there are at most %d; name the variables of interest (--what-if drop:A), or choose "
+            "fewer --variables",
             command.data.sample, table.num_variables, MOST_DROPS,
         )  # fmt: skip
         return sets | asked
@@ -193,11 +205,17 @@ def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
     if command.suda is None:
         return None
     if not isinstance(table, Microdata):
-        raise UsageError("--suda: needs records, and the sample is a folder; leave it out")
+        raise UsageError(
+            "--suda: needs single records, but SAMPLE is a folder, of which only cell counts are "
+            "kept; leave --suda out"
+        )
     columns = ["suda", "dis_suda"]
     for name in columns:
         if name in (*table.schema.variables, command.data.id):
-            raise UsageError(f"--suda: records.csv gets a column {name!r}; rename that of SAMPLE")
+            raise UsageError(
+                f"--suda: records.csv gets a column {name!r}, and SAMPLE has a column of this "
+                "name; rename the column of SAMPLE"
+            )
     largest = min(command.suda, table.num_variables)
     try:
         check_combinations(table.num_variables, largest, "give a smaller M, or fewer --variables")

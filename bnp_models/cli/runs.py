@@ -1,4 +1,4 @@
-"""Chains of a command: sampled, judged, and handed to what writes the results."""
+"""Chains of a command: sampling, diagnosis, and the call of the function that writes results."""
 
 import functools
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Finished(Generic[Found]):
 
 @dataclass(frozen=True)
 class _JudgedTarget(Converged):
-    """Target that also judges what was evaluated of the draws, and says how long it will take."""
+    """Target that also judges the evaluated results, and forecasts how long the run will take."""
 
     diagnose: Callable[[Run], Diagnosis] | None = None
     say: Callable[[str], None] | None = None
@@ -91,7 +91,7 @@ def sample_into_folder(
     monitor: Callable | None = None,
     earlier: Run | None = None,
 ) -> int:
-    """Sample and write, unless it is done; leave no empty folder behind.
+    """Sample and write the results, unless they are finished; leave no empty folder behind.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def sample_into_folder(
     settings
         Settings that decide the outputs, for run.json.
     evaluate
-        Computes what the chains are judged by besides their own draws.
+        Computes the result by which the chains are judged, in addition to their own draws.
     write
         Writes the results; returns what is said at the end.
     monitor
@@ -118,7 +118,7 @@ def sample_into_folder(
 
     @functools.lru_cache(maxsize=1)
     def diagnose(run: Run) -> Diagnosis:
-        """Diagnosis of the last draws, once: what judged them is what is written."""
+        """Diagnosis of the last draws, computed once, so that the same diagnosis is written."""
         return Diagnosis.of(run, evaluate(run))
 
     def work(out: Path) -> str:

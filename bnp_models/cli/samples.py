@@ -1,4 +1,5 @@
-"""Samples as the options say: read, recoded, with weights, and with what they keep."""
+"""Samples as the options define them: records, recodings, weights, and structural zeros or
+rules."""
 
 import logging
 import shlex
@@ -68,14 +69,15 @@ def read_sample(
     keep_missing
         Whether missing values are levels.
     tied
-        Whether the model takes structural zeros, which tie values that are missing by design.
+        Whether the model takes structural zeros, by which another column determines the values that
+        are missing by design.
     """
     table: Records
     reading = reading_of(data)
     if as_cells and data.weights is not None:
         raise UsageError(
-            f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
-            "which can hold design weights"
+            f"--weights: cannot be used if SAMPLE is a folder, because the {fit.model} model then "
+            "uses only cell counts; give one file instead"
         )
     weights, variables = weights_and_variables(data, beside)
     if as_cells:
@@ -113,9 +115,9 @@ def read_sample(
 def conditions_of(
     data: Data, table: Records, of_levels: StructuralZeros | None = None
 ) -> StructuralZeros | None:
-    """Structural zeros of a file, and those that say which variable settles which; None if none.
+    """Structural zeros of a file, and those by which one variable determines another; None if none.
 
-    Those that tie levels for missing values come last, and leave a weight class free.
+    Those for the levels of missing values come last. None of them restricts the class of weights.
     """
     schema = table.schema
     given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
@@ -125,7 +127,10 @@ def conditions_of(
         except MicrodataError as error:
             remedy = ""
             if of in schema.variables and (table.codes[:, schema.variables.index(of)] < 0).any():
-                remedy = f"; if {by} settles only where {of} is empty: --settles-empty {by}={of}"
+                remedy = (
+                    f"; if {by} determines only where values of {of} are missing, say "
+                    f"--settles-empty {by}={of}"
+                )
             raise UsageError(f"--settles {by}={of}: {error.in_file(data.sample)}{remedy}") from None
     if of_levels is not None:
         free = len(schema.variables) - of_levels.conditions.shape[1]
@@ -145,15 +150,15 @@ def conditions_of(
 def with_empty_levels(
     data: Data, table: Records, keep_missing: bool = False, tied: bool = True
 ) -> Records:
-    """Records in which missing values are levels, as far as was asked for.
+    """Records in which missing values are levels, as far as options ask for it.
 
-    Where another column settles that values are missing, it is said, whatever is done with them,
-    and also if they are not tied to it.
+    If another column determines where values are missing, a message says so, whatever the options
+    are and whether or not the model takes structural zeros.
 
     Raises
     ------
     UsageError
-        If --empty-as-level is given, and no column settles any missing value.
+        If --empty-as-level is given, but no column determines where values are missing.
     """
     asked, named = data.text.empty_as_level or keep_missing, data.text.settles_empty
     with located(data):
@@ -162,17 +167,19 @@ def with_empty_levels(
     made = [one for one in settled if asked or {names[one.variable], names[one.parent]} in pairs]
     if asked and not settled and not keep_missing:
         raise UsageError(
-            "--empty-as-level: no column settles where the values of another one are missing; "
-            "leave it out, or write a label of your own into these cells"
+            "--empty-as-level: no column determines where values of another column are missing; "
+            "leave the option out, or write a label of your own into the empty cells"
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
     for some, then in (
-        (made, f"these values are the level {NOT_APPLICABLE!r}" + ("" if tied else
-         ", but the model takes no structural zeros and may draw others there")),
-        (others, "these values are taken as missing at random, which means that every record has a "
-         "value; if these have none, say --empty-as-level, which makes them the level "
-         f"{NOT_APPLICABLE!r}"),
+        (made, f"these values become the level {NOT_APPLICABLE!r}" + ("" if tied else
+         ", but the model takes no structural zeros, and may draw other values for these records")),
+        (others, (
+            "these values are taken as missing at random, which means that every record has a "
+            "value; if these records have none, say --empty-as-level, which gives them the level "
+            f"{NOT_APPLICABLE!r}"
+        )),
     ):  # fmt: skip
         for sentence in in_words(table, some):
             _LOG.warning("%s: %s; %s", data.sample, sentence, then)
@@ -193,7 +200,7 @@ def _settling(data: Data, table: Records) -> list[tuple[str, str]]:
 def read_household_sample(
     data: Data, fit: Fit, keep_missing: bool = False
 ) -> tuple[Households, Rules | None, Changes]:
-    """Coded households, the rules that they keep, and changes of their persons' levels."""
+    """Coded households, the rules that they obey, and changes of the levels of their persons."""
     given = fit.households
     assert given.household is not None
     table = read_households(
@@ -209,8 +216,8 @@ def read_household_sample(
     head = None if given.head == "no" else find_head(persons.schema, roles)
     if head is None and given.head == "yes":
         raise UsageError(
-            "--head yes: no variable has a label such as Householder; name the variable and the "
-            "label of the head with --roles"
+            "--head yes: no variable has a label such as Householder; give the label of the head "
+            "in a file for --roles"
         )
     with located(data):
         try:
@@ -225,7 +232,7 @@ def read_household_sample(
 def _kept_rules(
     data: Data, named: str, table: Households, roles: Roles | None, changes: Changes
 ) -> Rules:
-    """Rules that the households keep, none of which is about values in bins."""
+    """Rules that the households obey, none of which uses values in bins."""
     rules = read_rules(named, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
@@ -244,8 +251,8 @@ def _kept_rules(
                 if (roles or Roles()).role(label) == "spouse"
             )  # fmt: skip
             raise MicrodataError(
-                f"{error.problem}; if spouses may have one sex, say so by a row "
-                f"{as_option(['same-sex spouse', text_of(label)])} of --roles",
+                f"{error.problem}; if spouses may be of the same sex, add a row "
+                f"{as_option(['same-sex spouse', text_of(label)])} to the file of --roles",
                 row=error.row,
             ) from None
     return rules
@@ -293,7 +300,7 @@ def weights_and_variables(
     for what, name in beside.items():
         if data.variables is not None and name in data.variables:
             raise MicrodataError(
-                f"the column of the {what} is no key variable; leave it out of --variables",
+                f"the column of the {what} cannot be a key variable; leave it out of --variables",
                 file=data.sample,
                 column=name,
             )
@@ -345,18 +352,22 @@ def recoded(
     by = {} if path is None else dict(Recoding.from_file(path, table.schema).changed)
     for name, asked in (("--bins", bins), ("--top-code", top)):
         if both := sorted(by.keys() & asked.keys()):
-            raise UsageError(f"{name}: {both[0]!r} is recoded by {path}; leave it out of one")
+            raise UsageError(
+                f"{name}: {both[0]!r} is also recoded by {path}; leave it out of {name} or of this "
+                "file"
+            )
     if of_households and None in by.values():
         raise UsageError(
-            f"--recode-by: {path} drops a variable, and persons of households keep all; choose "
-            "--variables"
+            f"--recode-by: {path} drops a variable, which is not possible for persons within "
+            "households; remove this row, and leave the variable out of --variables"
         )
     with located(data):
         said = by_variable(data.recoding.level)
         own = own_levels(table, said)
         if both := sorted(by.keys() & own.keys()):
             raise UsageError(
-                f"--level: {both[0]!r} is recoded by {path}; give the value a row there"
+                f"--level: {both[0]!r} is also recoded by {path}; give the value a row in this "
+                "file instead"
             )
         changed = in_bins(table, own)
         apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
@@ -411,9 +422,9 @@ def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> No
     carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
     dropped = as_option([*data.drop, *(one.variable for one in found)])
     raise MicrodataError(
-        f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
-        f"is. Choose --variables without {'them' if others else 'it'} (or --drop {dropped}), "
-        f"{_coarser(found)}or say --allow-identifying{carried}",
+        f"{first.why}{also}: an identifier cannot be a key variable, and exact values reveal who a "
+        f"person is. Choose --variables without {'them' if others else 'it'} (or --drop "
+        f"{dropped}), {_coarser(found)}or say --allow-identifying{carried}",
         column=first.variable,
     )
 

@@ -1,4 +1,4 @@
-"""Checks of arguments whose kind is wrong, as where two of them are swapped."""
+"""Checks of the types of arguments, which are wrong if, for example, two arguments are swapped."""
 
 from numbers import Real
 from typing import Any
@@ -7,12 +7,12 @@ from bnp_models.data.messages import listed, quoted
 
 
 def check_kind(kinds: type | tuple[type, ...], call: str, **given: Any) -> None:
-    """Raise TypeError unless arguments are of a kind.
+    """Raise TypeError unless the arguments are of a given type.
 
     Parameters
     ----------
     kinds
-        The kind, or several.
+        The type, or several types.
     call
         How the function is called, for the message.
     given
@@ -37,6 +37,6 @@ def check_number(**given: Any) -> None:
 
 
 def described(value: object) -> str:
-    """Say what an argument is, for a message: a plain value itself, else its type."""
+    """Describe an argument for a message: a plain value by itself, any other by its type."""
     plain = value is None or isinstance(value, (str, int, float, bool))
     return quoted(value) if plain else type(value).__name__

@@ -1,4 +1,4 @@
-"""Bins of numeric columns: what models see of them, and values drawn from the bins."""
+"""Bins of numeric columns: the levels that models use, and values drawn within the bins."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ _BEYOND = 5
 class Bins(Merged):
     """Bins of one numeric column, each of a run of adjacent values.
 
-    A value that as many records have as a bin should hold is a bin of its own, and so is every
-    label that is not a number, such as a code for "not applicable"; the labels of these come first,
-    but for one like "85+", which comes last. Values between bins are in the nearest below, or the
-    lowest.
+    A value is a bin of its own if it has as many records as a bin should have. So is every label
+    that is not a number, such as a code for "not applicable". The labels that are not numbers come
+    first, except one like "85+", which comes last. A value between two bins belongs to the lower
+    one, and a value below all bins to the lowest one.
 
     Examples
     --------
@@ -39,16 +39,17 @@ class Bins(Merged):
     ('4 to 24', '25 to 49', '50 to 74', '75 to 95')
     """
 
-    _REFUSED: ClassVar[str] = "is no number and no label of the original"
+    _REFUSED: ClassVar[str] = "is neither a number nor a label of the original"
 
     low: np.ndarray
     """(B,) lowest values that are drawn; NaN where the label is no number."""
     high: np.ndarray
     """(B,) highest values that are drawn."""
     unit: np.ndarray
-    """(B,) distance of the values that are drawn, such as 100 where all incomes are in hundreds."""
+    """(B,) step between the values that are drawn, such as 100 if all incomes are multiples of
+    100."""
     decimals: int | None
-    """Digits after the point of values that are text; None where values are numbers."""
+    """Number of decimals of values that are text; None if the values are numbers."""
 
     @classmethod
     def choose(
@@ -65,12 +66,12 @@ class Bins(Merged):
         variable
             Name of the column.
         values
-            (V,) distinct values; those that are no numbers stay as they are: an `OwnLevel`, a label
-            without digits, and a range above or below all numbers, such as "85+".
+            (V,) distinct values. These are not put into bins: an `OwnLevel`, a label without
+            digits, and a range above or below all numbers, such as "85+".
         counts
-            (V,) records of each.
+            (V,) number of records with each value.
         number
-            Bins of the numbers, about.
+            Approximate number of bins for the numbers.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class Bins(Merged):
         return cls(variable, tuple(labels), codes, within, lows, highs, units, decimals)
 
     def draw(self, rng: np.random.Generator, codes: np.ndarray) -> pd.Series:
-        """Draw a value of each bin, all values between its ends with one probability.
+        """Draw a value of each bin; all values between the ends of a bin have the same probability.
 
         Parameters
         ----------
@@ -159,12 +160,12 @@ def bin_columns(
     table
         Records with the values as levels, or a data frame.
     numbers
-        About how many bins each of these variables gets.
+        By variable, the approximate number of bins.
 
     Returns
     -------
     table, bins
-        The records with bins as levels, and what these are.
+        The records with bins as levels, and the bins by variable.
 
     Raises
     ------
@@ -198,12 +199,12 @@ def level_counts(table: Records, variable: str) -> np.ndarray:
 
 
 def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Merged]) -> Records:
-    """Put the values of columns into bins that there are already, as of another table.
+    """Put the values of columns into given bins, such as those of another table.
 
     Raises
     ------
     MicrodataError
-        If a value has no place in them.
+        If a value belongs to none of the bins.
 
     Examples
     --------
@@ -234,8 +235,8 @@ def draw_in_bins(
     bins
         As from `bin_columns`.
     household, household_variables
-        Column that says who lives with whom, and variables of which all of a household get one
-        value.
+        Column that identifies the households, and variables of which all persons of a household get
+        the same value.
 
     Examples
     --------
@@ -270,8 +271,7 @@ def _beside(
             continue
         if interval is not None and interval.low == interval.high:
             raise MicrodataError(
-                f"level {quoted(value)} is a number with a unit or a sign beside it; write the "
-                "number alone",
+                f"level {quoted(value)} is a number with a unit or a sign; write the number alone",
                 column=variable,
             )
         if interval is not None and interval.low > max(known):
@@ -280,8 +280,8 @@ def _beside(
             before.append(value)
         else:
             raise MicrodataError(
-                f"level {quoted(value)} is not one number, and numbers that are put into bins may "
-                "be in it; correct it, or merge levels in another way (--recode-by)",
+                f"level {quoted(value)} is not a single number, and may stand for numbers that are "
+                "put into bins; correct it, or merge levels in another way (--recode-by)",
                 column=variable,
             )
     return before, above

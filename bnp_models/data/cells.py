@@ -126,9 +126,9 @@ def rake_once(
     Returns
     -------
     weight : (C,) float64 array
-        Weights; the last of the margins is theirs.
+        New weights, which have the last of the margins exactly.
     away : list of arrays
-        Absolute differences from each margin, before the weights were changed for it.
+        Absolute differences from each margin before the weights were adjusted to it.
     """
     away = []
     for where, goal in margins:

@@ -1,4 +1,4 @@
-"""Labels of one variable coded as they come, in one part or in many."""
+"""Coding of the labels of one variable, which may arrive in several parts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,8 +20,8 @@ from bnp_models.data.spelling import shown, spelling_key
 class ColumnCoder:
     """Codes of the labels of one variable.
 
-    Codes are in the order of appearance until all parts are coded: `finish` gives the levels and
-    what becomes of these codes.
+    Until all parts are coded, codes are in the order of appearance. `finish` then returns the
+    levels in their final order, and the final code for each of these codes.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class ColumnCoder:
     declared : sequence of labels, optional
         Declared levels, in order.
     categorical : bool
-        Whether the labels come in their order, those that do not occur too.
+        Whether the labels are given in their order, including those that do not occur.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class ColumnCoder:
         raw : (n,) integer array
             Index into `values` of each record's label, -1 where it is missing.
         values : labels
-            Those of this part. An empty text and None or NaN are missing.
+            Labels of this part. An empty text, None and NaN are missing values.
         first_row : int
             0-based row of the first record of this part.
 
@@ -95,7 +95,7 @@ class ColumnCoder:
         return np.array([*codes, -1], dtype=np.int32)[raw]
 
     def finish(self) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Levels in order, and the code that each code of `add` becomes; the last is that of -1."""
+        """Return the levels in order, and the new code of each code of `add`, last that of -1."""
         if self._declared is not None:
             labels = in_type_of(self._labels, self._declared)
         elif self.categorical:
@@ -112,7 +112,11 @@ class ColumnCoder:
             labels = in_type_of([*self._labels, label], self._declared)
             same = [one for one in labels if spelling_key(one) == spelling_key(label)]
             # It may be the value that the other file has in another spelling.
-            hint = f"; if it is {shown(same[0])}, say --normalise" if same else ""
+            hint = (
+                (f"; if it is another spelling of {shown(same[0])}, say --normalise")
+                if same
+                else ""
+            )
             raise MicrodataError(
                 undeclared_level(label, labels) + hint,
                 row=first_row + int(rows[0]),

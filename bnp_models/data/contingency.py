@@ -1,7 +1,7 @@
 """Contingency tables: the distinct cells of categorical records, with counts.
 
-They hold what files larger than memory come down to: memory and time follow the distinct cells, not
-the records.
+Files that are larger than memory are read into contingency tables. Memory and time then depend on
+the number of distinct cells and not on the number of records.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LEAST_HELD = 2**20
 
 
 class Coded:
-    """Rows of level codes under a schema: of records, or of cells."""
+    """Rows of level codes with a schema; a row is a record or a cell."""
 
     schema: Schema
     codes: np.ndarray
@@ -134,9 +134,9 @@ class ContingencyTable(Coded):
 
 
 class Tabulator:
-    """Distinct cells of records that come in parts.
+    """Distinct cells of records that arrive in several parts.
 
-    Memory is that of the distinct cells and of a part.
+    The memory that is needed is that of the distinct cells and of one part.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Tabulator:
         codes : (b, J) integer array
             Level codes, -1 where missing.
         num_levels : sequence of int, length J
-            Numbers of levels up to now; they may grow.
+            Numbers of levels so far; they may grow from part to part.
         """
         table = group_rows(codes, num_levels)
         self._parts.append((table[0], table[1], table[2] + self.num_rows))
@@ -171,7 +171,7 @@ class Tabulator:
         schema : Schema
             The variables and their levels.
         recodes : sequence of arrays, optional
-            For each variable, the new code of every code of `add`; of -1, the last.
+            For each variable, the new code of every code of `add`, last that of -1.
         """
         codes, counts, first_rows = (np.concatenate(x) for x in zip(*self._parts, strict=True))
         if recodes is not None:
@@ -199,7 +199,8 @@ def group_rows(
     num_levels : sequence of int, length J
         Numbers of levels.
     counts, first_rows : (rows,) int64 arrays, optional
-        Records that each row stands for, and the first of them; by default each is one record.
+        Number of records that each row stands for, and the row of the first of them; by default
+        each row is one record.
 
     Returns
     -------
@@ -231,7 +232,7 @@ def common_cells(tables: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     codes : (C, J) int32 array
         Level codes of the cells that some table has, in lexicographic order.
     counts : (M, C) int64 array
-        Records of each table in each.
+        Number of records of each table in each cell.
     """
     tables = [table.tabulated for table in tables]
     complete = [(table.codes[table.complete], table.counts[table.complete]) for table in tables]

@@ -1,4 +1,4 @@
-"""Results shown in a few lines: as text, and as a table in notebooks."""
+"""Short display of results: as text, and as a table in notebooks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

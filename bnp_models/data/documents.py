@@ -1,9 +1,10 @@
-"""JSON documents as types: one statement of their entries gives the JSON and its JSON Schema.
+"""JSON documents as types: the fields of a class give the JSON and its JSON Schema.
 
 A document, or a part of one, is a class that derives from `Document`. Its fields are the entries,
 and the docstring under a field describes it. An entry without a default is always written, as null
 where it is None. One with the default None is left out where it is None; one with the default
-`ABSENT` is left out where it is not given. Parts may also be named tuples, of which all is written.
+`ABSENT` is left out where it is not given. Parts may also be named tuples, whose fields are all
+written.
 """
 
 import ast

@@ -101,7 +101,8 @@ def _errors(source: Source) -> Iterator[None]:
     """Raise the errors of reading a workbook as errors of input."""
     if importlib.util.find_spec("openpyxl") is None:
         raise MicrodataError(
-            "needs openpyxl; pip install 'bnp-models[formats]', or save the sheet as CSV",
+            "can be read only with the package openpyxl; install it: pip install "
+            "'bnp-models[formats]', or save the sheet as CSV",
             file=source,
         )
     try:

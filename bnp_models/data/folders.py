@@ -1,4 +1,4 @@
-"""Folders of Parquet files, one sample together: read in batches into cells with counts."""
+"""Folders of Parquet files that together are one sample: read in batches, and counted by cell."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def read_records(
     levels: Levels | Schema | str | PathLike | None = None,
     reading: Reading = AS_FOUND,
 ) -> Records:
-    """Read a file as `read_microdata` does, a folder as `read_contingency_table`."""
+    """Read a file as `read_microdata` does, and a folder as `read_contingency_table` does."""
     with opened(path) as source:
         read = read_contingency_table if source.is_folder else read_microdata
         return read(source, variables, levels, reading)
@@ -47,13 +47,13 @@ def read_contingency_table(
     levels: Levels | Schema | str | PathLike | None = None,
     reading: Reading = AS_FOUND,
 ) -> ContingencyTable:
-    """Read a folder of Parquet files, or one, in batches into its distinct cells with counts.
+    """Read a folder of Parquet files, or one such file, in batches, and count the records by cell.
 
     Parameters
     ----------
     path : str or path
-        The files of a folder are read in the order of their names, those of its subfolders too; all
-        have the columns of the first.
+        The files of a folder are read in the order of their names, including the files in
+        subfolders. All files must have the columns of the first one.
     variables, levels, reading
         As for `read_microdata`.
 
@@ -64,7 +64,8 @@ def read_contingency_table(
 
     Notes
     -----
-    Memory is that of a batch and of the distinct cells, whatever the number of records.
+    The memory that is needed is that of one batch and of the distinct cells, whatever the number of
+    records is.
 
     Examples
     --------
@@ -75,8 +76,9 @@ def read_contingency_table(
     """
     if reading.normalise or reading.decimal or reading.thousands:
         raise MicrodataError(
-            "is counted in parts, of which none tells how the labels of the whole are written; "
-            "write them alike in the files, and leave --normalise, --decimal and --thousands out",
+            "is counted part by part, and one part does not show how labels are written in the "
+            "others; write the labels alike in all files, and leave --normalise, --decimal and "
+            "--thousands out",
             file=path,
         )
     with opened(path) as source:

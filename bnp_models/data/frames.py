@@ -1,4 +1,4 @@
-"""Data frames where a coded table is asked for: coded by themselves, or as a table is."""
+"""Data frames given in place of coded tables: coded by themselves, or like another table."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -28,13 +28,13 @@ def code_like(given: Tabular, table: Records | Households) -> Records | Househol
     given
         A coded table, or a data frame with the variables of `table`; other columns are left out.
     table
-        Its variables, levels and, of households, their identifiers and head are those that the
-        frame's records get.
+        The records of the frame get its variables and levels and, for households, its column of
+        identifiers and its head.
 
     Raises
     ------
     MicrodataError
-        If the frame lacks a variable, or has a label that the table's levels have not.
+        If the frame lacks a variable, or has a label that is not among the levels of the table.
     """
     if not isinstance(given, pd.DataFrame):
         return given
@@ -83,7 +83,8 @@ def with_schema_of(made: Households, table: Households) -> Households:
     schema = table.schema
     if schema.size_variable not in (None, made.schema.size_variable):
         raise MicrodataError(
-            "is the number of persons in every household of the original, but not here; correct it",
+            "is the number of persons of the household in every household of the original, but not "
+            "in this one; correct it",
             column=schema.size_variable,
         )
     names = schema.table.variables

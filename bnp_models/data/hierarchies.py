@@ -15,12 +15,12 @@ from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, layout_of, text_rows
 
 Partition: TypeAlias = tuple[int, ...]
-"""Group of each of some things, numbered from 0 on."""
+"""Group of each item, numbered from 0."""
 
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy:
-    """Groups of the levels of a variable, the groups of these, and so on; hashable.
+    """Groups of the levels of a variable, larger groups of these groups, and so on; hashable.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Hierarchy:
     """
 
     rows: tuple[tuple[str, ...], ...]
-    """Texts of each level, of its group, of the group of this one, and so on."""
+    """For each level, its text, its group, the larger group of this group, and so on."""
 
     def __post_init__(self) -> None:
         levels: set[str] = set()
@@ -78,20 +78,21 @@ class Hierarchy:
         try:
             if header[0] != "level":
                 raise MicrodataError(
-                    f"the header begins with {quoted(header[0])}; write level,group[,group..]"
+                    f"the header begins with {quoted(header[0])} and not with level; write "
+                    "level,group[,group..]"
                 )
             return cls(_texts(header, rows))
         except MicrodataError as error:
             raise error.in_file(source, lines) from None
 
     def __repr__(self) -> str:
-        """Return its size, and what tells it from others."""
+        """Return the size of the hierarchy, and a digest that distinguishes it from others."""
         digest = hashlib.sha256(repr(self.rows).encode()).hexdigest()[:16]
         return f"Hierarchy({len(self.rows)} levels, {self.num_layers} layers, {digest})"
 
     @property
     def num_layers(self) -> int:
-        """Layers of groups above the levels."""
+        """Number of layers of groups above the levels."""
         return len(self.rows[0]) - 1
 
     def groups_of(self, labels: Sequence[Label], layer: int) -> list[str]:
@@ -220,7 +221,7 @@ def _texts(header: list[str], rows: list[list[Any]]) -> tuple[tuple[str, ...], .
     if len(header) < 2:
         raise MicrodataError("has no column of groups; write level,group[,group..]")
     if not rows:
-        raise MicrodataError("has no level; write one a row")
+        raise MicrodataError("has no level; write one level in each row")
     for index, row in enumerate(rows):
         if len(row) != len(header):
             raise MicrodataError(f"{len(row)} cells but the header has {len(header)}", row=index)

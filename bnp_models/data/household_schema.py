@@ -38,7 +38,7 @@ class HouseholdSchema:
         every household has exactly one head, who is no member but described by variables of the
         household: the head is *at household level*.
     size_variable : str, optional
-        The household-level variable that says how many persons there are.
+        The household-level variable that is the number of persons.
     id_position : int
         Position of the column of identifiers among the columns of ``table``.
 
@@ -93,7 +93,8 @@ class HouseholdSchema:
         for variable in self.head_variables:
             if f"head_{variable}" in self.table.variables:
                 raise MicrodataError(
-                    f"the head's {quoted(variable)} needs this name; rename the column",
+                    f"this name is needed for the {quoted(variable)} of the head; rename the "
+                    "column",
                     column=f"head_{variable}",
                 )
 
@@ -162,7 +163,7 @@ class HouseholdSchema:
 
     @property
     def modelled_household_level(self) -> tuple[str, ...]:
-        """The household-level variables but for the size, which a model has apart."""
+        """The household-level variables except the size, which models treat separately."""
         return tuple(name for name in self.household_level if name != self.size_variable)
 
     @property

@@ -421,8 +421,8 @@ class Households:
         column = codes_of_sizes(self.schema.labels(name), self.sizes)
         if (column < 0).any():
             raise MicrodataError(
-                f"no level stands for a household of {self.sizes[np.argmax(column < 0)]} persons; "
-                "declare one",
+                "the variable is the number of persons, but no level stands for a household of "
+                f"{self.sizes[np.argmax(column < 0)]} persons; declare one",
                 column=name,
             )
         return column
@@ -434,7 +434,7 @@ class Households:
         household = levels_by_variable(schema.household_variables, schema.household_levels)
         member = levels_by_variable(schema.member_variables, schema.member_levels)
         lines = {
-            "persons a household": f"{size.min()} to {size.max()}, {size.mean():.2f} in the mean",
+            "persons a household": f"{size.min()} to {size.max()}, {size.mean():.2f} on average",
             "head": None if schema.head is None else " = ".join(map(str, schema.head)),
             **{f"household: {name}": text for name, text in household.items()},
             **{f"member: {name}": text for name, text in member.items()},
@@ -559,7 +559,7 @@ def _chosen(
     for name in household_variables:
         if name == household:
             raise MicrodataError(
-                "the household identifier is no household variable; leave it out", column=name
+                "the household identifier cannot be a household variable; leave it out", column=name
             )
         if name not in names:
             raise unknown_variable(name, names)

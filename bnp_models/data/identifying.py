@@ -1,4 +1,4 @@
-"""Columns that tell who a record is, or whose, or hold exact values of single records."""
+"""Columns that identify records or small groups, or have exact values of single records."""
 
 import re
 from collections.abc import Collection
@@ -73,7 +73,7 @@ class Identifying(NamedTuple):
 
 
 def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Identifying]:
-    """Find the variables that identify records or groups, or are numbers with very many values.
+    """Find variables that identify records or groups of them, or are numbers with very many values.
 
     Parameters
     ----------

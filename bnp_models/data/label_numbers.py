@@ -89,7 +89,7 @@ _NO_NUMBERS = re.compile(
 
 
 class OwnLevel(str):
-    """A label that stands for no number, although it may look like one, such as a code 9999."""
+    """A label that is not a number although it may look like one, such as a code 9999."""
 
     __slots__ = ()
 
@@ -131,14 +131,14 @@ def read_numbers(labels: Sequence[Label]) -> list[Interval | None]:
 
     Notes
     -----
-    Read are numbers ("7", "$9,500"), ranges ("15-24", "15 to 24 years", "15 and under 25",
-    "[15, 25)"), and ranges with an open end ("under 15", "less than 15", "14 or less", "up to 14",
-    "< 15 years", "65+", "65 and over", "over 64"). A word that follows a number is a unit if it is
-    a common one, or if another label has it too; where labels have several units, those with a unit
-    are not read.
+    Read are numbers ("7", "$9,500"), ranges ("15-24", "15 to 24 years", "15 and under 25", "[15,
+    25)"), and ranges with an open end ("under 15", "less than 15", "14 or less", "up to 14", "< 15
+    years", "65+", "65 and over", "over 64"). A word that follows a number is a unit if it is a
+    common unit, or if another label has it too. If the labels have several units, labels with a
+    unit are not read.
 
-    Where all numbers are whole, "under 15" ends at 14. Where a range ends at the number that
-    another one begins with, as "0-5" and "5-10", that number belongs to the other.
+    If all numbers are whole, "under 15" ends at 14. If one range ends at the number with which
+    another begins, as "0-5" and "5-10", this number belongs to the second range.
 
     Examples
     --------

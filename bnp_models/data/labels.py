@@ -1,4 +1,4 @@
-"""Labels that may not be what they seem: codes for missing values, and one label spelt twice."""
+"""Warnings about labels: codes for missing values, and one label in two spellings."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
     table
         Records.
     said
-        By variable, texts of labels of which somebody has said what they are.
+        By variable, texts of labels whose meaning the user has declared.
 
     Notes
     -----
@@ -67,12 +67,12 @@ def label_warnings(table: Records, said: Mapping[str, Collection[str]] | None = 
     if spelt:
         sentences.append(
             "one label or two? these levels may be one value in several spellings: "
-            f"{first_parts(spelt, 'value')}; --normalise makes them one"
+            f"{first_parts(spelt, 'value')}; --normalise merges them"
         )
     if were:
         sentences.append(
-            f"ranges or dates? {first_parts(were, 'variable')}; a spreadsheet makes dates of "
-            "ranges: rename these levels"
+            f"ranges or dates? {first_parts(were, 'variable')}; spreadsheets turn such ranges into "
+            "dates: rename these levels"
         )
     return sentences
 

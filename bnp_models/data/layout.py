@@ -1,4 +1,4 @@
-"""Where the header of a table is, and which of the cells below it belong to a column."""
+"""Position of the header of a table, and the cells below it that belong to each column."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ class Layout(NamedTuple):
 def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     """Tell the columns of a table from its first rows, the header first.
 
-    Columns without a name and without a value are left out, and so are the names of rows that R
-    and pandas write: a first column without a name, or with a header that is one cell short, in
-    which all values differ.
+    Columns without a name and without values are left out. The row names that R and pandas write
+    are left out too: a first column whose values all differ and which has no name in the header, or
+    for which the header has no cell.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def find_layout(rows: Sequence[Row], source: Source) -> Layout:
     return Layout([header[j] for j in kept], kept, widths, gone, remarks)
 
 
-_ROW_NAMES = "the first, which has no name and numbers the rows"
+_ROW_NAMES = "the first, which has no name and a different value in every row"
 
 
 def _one_line(name: str) -> str:
@@ -131,6 +131,6 @@ def _title(rows: Sequence[Row], filled: Sequence[int], source: Source) -> Microd
             )
             break
     return MicrodataError(
-        f"the first line has {named} of {len(filled)} columns' names; {remedy}",
+        f"the first line has names for only {named} of {len(filled)} columns; {remedy}",
         file=source, line=rows[0].line,
     )  # fmt: skip

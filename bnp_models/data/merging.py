@@ -34,24 +34,25 @@ def merge_levels(
     table
         Records.
     top
-        By variable, the number from which on all are one level, such as "85+".
+        By variable, the number X such that all numbers from X on become one level, such as "85+".
     rare
-        Levels that occur, but in fewer records than this, are merged. 0: none are.
+        Levels that occur in fewer records than this are merged. 0: no levels are merged for this
+        reason.
     ordered
         Variables whose levels are in an order. Rare levels are merged with the smaller of their
-        neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order.
-        Of other variables all rare levels are merged, as "other", with the next rarest ones until
-        there are as many records.
+        neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order. For
+        other variables, all rare levels are merged into "other", together with the next rarest ones
+        until "other" has enough records.
     groups
         Groups of the levels of variables, as of a model. Rare levels are merged with the rarest
         others of their group first, and then of the larger group.
     but
-        Variables whose rare levels stay, as those with bins.
+        Variables whose rare levels are not merged, such as variables with bins.
 
     Returns
     -------
     table, merged
-        The records, and the levels of the variables that changed, by name.
+        The recoded records, and the new levels of the variables that changed, by name.
 
     Raises
     ------
@@ -142,14 +143,15 @@ def _top_coded(
             continue
         if interval.low < limit <= interval.high:
             raise MicrodataError(
-                f"level {quoted(label)} has numbers below {written(limit)} and numbers from it on; "
-                "top-code from the first number of a level",
+                f"level {quoted(label)} has numbers below {written(limit)} and numbers of "
+                f"{written(limit)} or more; choose a top-code that is the smallest number of a "
+                "level",
                 column=name,
             )
         above[code] = interval.low >= limit
     if not above.any():
         raise MicrodataError(
-            f"has no number of {written(limit)} or more to be top-coded; give a smaller one",
+            f"has no number of {written(limit)} or more to be top-coded; give a smaller top-code",
             column=name,
         )
     below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
@@ -177,7 +179,7 @@ def _join_but_own(
 
 
 def own_levels(table: Records, levels: Mapping[str, Collection[str]]) -> dict[str, Merged]:
-    """Set values of variables apart from the numbers, as levels of their own that come last.
+    """Make values of variables levels of their own, which are not numbers and come last.
 
     Parameters
     ----------
@@ -204,7 +206,9 @@ def own_levels(table: Records, levels: Mapping[str, Collection[str]]) -> dict[st
         known = list(map(text_of, labels))
         for text in texts:
             if text not in known:
-                raise MicrodataError(f"has no value {quoted(text)} to be a level", column=name)
+                raise MicrodataError(
+                    f"has no value {quoted(text)} that could be a level of its own", column=name
+                )
         left: list[Label] = [text for text in known if text not in texts]
         left += [OwnLevel(text) for text in known if text in texts]
         position = {text_of(label): code for code, label in enumerate(left)}

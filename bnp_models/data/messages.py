@@ -1,4 +1,4 @@
-"""Values and lists in the words of messages."""
+"""Values and lists as they are written in messages."""
 
 import csv
 import io

@@ -98,11 +98,11 @@ class Microdata(Coded):
         variables : sequence of str, optional
             The columns to keep, in this order; all of them by default.
         levels : mapping of variable to labels, frame with columns variable and level, or Schema
-            Declared levels, in order; they may be more than occur. A variable that is not named
-            has the levels that occur: the categories in order if it is a pandas categorical, else
-            the labels sorted, as numbers if all are numbers or the text of integers and as text
-            otherwise. Where the column holds text, or integers only, declared labels are kept in
-            that type, so that levels read from a file fit a frame of integers.
+            Declared levels, in order; they may include levels that do not occur. A variable without
+            declared levels has the levels that occur: the categories in order if it is a pandas
+            categorical, else the labels sorted, as numbers if all are numbers or the text of
+            integers and as text otherwise. Where the column holds text, or integers only, declared
+            labels are kept in that type, so that levels read from a file fit a frame of integers.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class Microdata(Coded):
     def cells(self) -> Cells:
         """Group the records by cell, in O(n log n) whatever the number of cells.
 
-        `tabulated` is the same without the way back from records to cells.
+        `tabulated` has the same cells, but not the cell of each record.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class SmallCells(NamedTuple):
     """Records in cells of fewer than k records."""
 
     k: int
-    """Records of a cell that is large enough."""
+    """Number of records from which a cell counts as large enough."""
     records: int
     """Records that share their values with fewer than k - 1 others."""
     share: Share

@@ -1,4 +1,4 @@
-"""How people write numbers: which mark is before the decimals, and which between thousands."""
+"""Notation of numbers: the decimal mark, and the mark between thousands."""
 
 import re
 from collections.abc import Mapping
@@ -28,13 +28,16 @@ _BRACKETED = re.compile(r"\s*[\[(][^;]*[\])]\s*")
 def check_marks(decimal: str | None, thousands: str | None) -> None:
     """Raise `MicrodataError` unless these can be marks in numbers; None is not known."""
     if decimal is not None and decimal not in DECIMALS:
-        raise MicrodataError(f"{quoted(decimal)} cannot be before decimals; give , or .")
+        raise MicrodataError(f"{quoted(decimal)} cannot be the decimal mark; give , or .")
     if thousands is not None and thousands not in _THOUSANDS:
         marks = listed([quoted(mark) for mark in _THOUSANDS if mark], "or")
-        raise MicrodataError(f"{quoted(thousands)} cannot be between thousands; give {marks}")
+        raise MicrodataError(
+            f"{quoted(thousands)} cannot be the mark between thousands; give {marks}"
+        )
     if decimal is not None and decimal == thousands:
         raise MicrodataError(
-            f"{quoted(decimal)} cannot be before decimals and between thousands; give two marks"
+            f"{quoted(decimal)} cannot be both the decimal mark and the mark between thousands; "
+            "give two marks"
         )
 
 
@@ -98,7 +101,7 @@ def notation_of(
     thousands: str | None = None,
     otherwise: Notation | None = None,
 ) -> Notation:
-    """Tell how the numbers of a column are written.
+    """Find the notation of the numbers of a column.
 
     Parameters
     ----------
@@ -107,23 +110,25 @@ def notation_of(
     decimal, thousands
         Marks that are known, as of `Notation`.
     otherwise
-        The notation where more than one fits all texts, if it does.
+        The notation to return if it is one of several that fit all texts.
 
     Returns
     -------
     notation
-        The one that all texts with marks fit which fit any.
+        The notation that fits all texts with marks, except texts that fit no notation.
 
     Raises
     ------
     MicrodataError
-        If more than one fits, or each contradicts some texts; it has their counts.
+        If more than one notation fits, or each contradicts some texts; the message has their
+        counts.
 
     Notes
     -----
-    "1,003" may be 1003 or 1.003. Other texts of the column tell, such as "12,5" or "1,003,500",
-    unless they are so few (1%) that they may be slips. A comma before three digits of a label that
-    is no number alone, as in "$15,000-$24,999", is between thousands unless `decimal` is a comma.
+    "1,003" may be 1003 or 1.003. Other texts of the column decide, such as "12,5" or "1,003,500",
+    unless they are so few (1%) that they may be typing errors. In a label that is more than a
+    number, such as "$15,000-$24,999", a comma before three digits is a mark between thousands
+    unless `decimal` is a comma.
 
     Examples
     --------
@@ -184,7 +189,7 @@ def _contradiction(counts: Mapping[str, int], read: Mapping[str, list[str | None
             + either * (len(meant) > 1)
         )
     return (
-        f"how its numbers are written cannot be told: it has {listed(said)}; say which mark is "
-        "before decimals (--decimal , or --decimal .) or between thousands (--thousands), or "
+        f"how its numbers are written cannot be told: it has {listed(said)}; say which is the "
+        "decimal mark (--decimal , or --decimal .) or the mark between thousands (--thousands), or "
         "correct the values"
     )

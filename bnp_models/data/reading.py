@@ -75,15 +75,15 @@ def read_microdata(
         .zsav) need pyreadstat: values with a label are read as the label, in the order of the
         values, and user-missing and extended missing values are missing.
     variables : sequence of str, optional
-        The columns to keep; all by default. A column that :func:`~bnp_models.io.write_frame` had
-        to rename for Stata or SPSS may be called what it was before.
+        The columns to keep; all by default. A column that :func:`~bnp_models.io.write_frame` had to
+        rename for Stata or SPSS can be given by its original name.
     levels : path, mapping, frame or Schema, optional
         Declared levels as in :meth:`Microdata.from_frame`, or the file that
         :func:`~bnp_models.io.read_levels` reads.
     reading : Reading, optional
-        What is between the cells, the encoding, labels that stand for missing values, where the
-        header is, and how numbers are written. A first column that numbers the rows and has no name
-        is left out, and so are columns without name and values.
+        Separator of the cells, encoding, labels that stand for missing values, position of the
+        header, and notation of numbers. A first column that numbers the rows and has no name is
+        left out, and so are columns without a name and without values.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def read_coded(
     choose : callable
         Takes the names of the file's columns, returns the chosen ones.
     code : callable
-        Takes the frame of the chosen columns and the levels declared of them, returns coded data.
+        Takes the frame of the chosen columns and their declared levels, returns coded data.
     wanted : sequence of str
         Names that `choose` will ask for, as for :func:`columns_of_file`.
     identifiers : sequence of str
@@ -164,8 +164,9 @@ def tell_of_unused(source: Source, variable: str, unused: Sequence[Label]) -> No
     """Say that a column has categories that no record has, if there are any."""
     if len(unused):
         _LOG.warning(
-            "%s: column %r has %d categories that no record has (%s), and they are levels of it, "
-            "which they would not be in a text file; --levels says which levels there are",
+            "%s: column %r has %d categories that no record has (%s); they are levels of the "
+            "variable, but would not be if SAMPLE were a text file; --levels declares which levels "
+            "there are",
             source, variable, len(unused), listing(list(unused)),
         )  # fmt: skip
 
@@ -209,8 +210,8 @@ def read_levels(
     Parameters
     ----------
     path : str or path
-        One row a level, in order. In a Stata or SPSS file without these columns, the value labels
-        are the levels.
+        One row for each level, in order. If a Stata or SPSS file does not have these columns, its
+        value labels are the levels.
     variables : Schema or iterable of str, optional
         The names that may occur; any by default.
 

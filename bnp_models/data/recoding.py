@@ -1,4 +1,4 @@
-"""Recodings: what becomes of the levels of variables, applied, and kept in files."""
+"""Recodings: new levels of variables, applied to records, and written to files."""
 
 import dataclasses
 import math
@@ -47,7 +47,7 @@ _RANGE = re.compile(r"<|>=|.* to <")
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """New levels of one variable, and what its labels become.
+    """New levels of one variable, and the new level of each label.
 
     Examples
     --------
@@ -64,10 +64,11 @@ class Merged:
     codes: Mapping[str, int]
     """Code of the text of every label, merged or not."""
     ranges: Mapping[str, int]
-    """Codes of numbers that are no such label: "<25", "25 to <50", ">=85". Others have none."""
+    """Codes of ranges, "<25", "25 to <50" and ">=85", for numbers that are not such a label."""
 
     _REFUSED: ClassVar[str] = (
-        "is no label of the original, whose levels were merged; declare it (--levels) or correct it"
+        "is not a label of the original, whose levels were merged; declare it (--levels) or "
+        "correct it"
     )
 
     @classmethod
@@ -154,7 +155,7 @@ class Merged:
         return found
 
     def then(self, other: "Merged") -> "Merged":
-        """Return one recoding that does this one and then another of its levels."""
+        """Return the recoding that applies this one and then another one to its levels."""
         of = other.code(self.labels).tolist()
         codes = {**other.codes, **{text: of[code] for text, code in self.codes.items()}}
         ranges = {text: of[code] for text, code in self.ranges.items()}
@@ -190,7 +191,7 @@ class Recoding:
     codes: tuple[np.ndarray, ...]
     """For each of them, the new code of every old one."""
     changed: Mapping[str, Merged | None]
-    """By variable, what its labels become; None: it is dropped. Others stay as they are."""
+    """By variable, the new levels of its labels; None: it is dropped. Others stay as they are."""
 
     @classmethod
     def of(cls, original: Schema, changed: Mapping[str, Merged | None]) -> "Recoding":
@@ -201,7 +202,7 @@ class Recoding:
         original
             Variables and levels before.
         changed
-            By variable, what its labels become; None: it is dropped.
+            By variable, the new levels of its labels; None: the variable is dropped.
 
         Raises
         ------
@@ -223,7 +224,7 @@ class Recoding:
             variables.append(j)
             levels.append(labels)
         if not variables:
-            raise MicrodataError("every variable is dropped; leave one at least")
+            raise MicrodataError("every variable is dropped; keep at least one")
         schema = Schema(tuple(original.variables[j] for j in variables), tuple(levels))
         in_order = {name: changed[name] for name in original.variables if name in changed}
         return cls(original, schema, tuple(variables), tuple(codes), in_order)
@@ -236,9 +237,9 @@ class Recoding:
         ----------
         path
             File with the columns variable, level and becomes: one row for each label, or for a
-            range of numbers ("<25", "25 to <50", ">=85") which is for those without a row of
-            their own. A row with a variable alone drops it. The new levels are in the order in
-            which they come. Variables without a row stay as they are.
+            range of numbers ("<25", "25 to <50", ">=85"), which applies to numbers without a row of
+            their own. A row that names only a variable drops this variable. The new levels are in
+            the order in which they come. Variables without a row stay as they are.
         original
             Variables and levels of the records that are to be recoded.
 
@@ -268,7 +269,7 @@ class Recoding:
         write_frame(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object), path, private=True)
 
     def then(self, other: "Recoding") -> "Recoding":
-        """This recoding, and another one of what it leaves, as one."""
+        """Return the recoding that applies this one and then another one to its result."""
         changed = dict(self.changed)
         for name, one in other.changed.items():
             before = changed.get(name)
@@ -322,7 +323,7 @@ class Recoding:
 
 
 def variables_with_ranges(path: str | PathLike) -> tuple[str, ...]:
-    """Variables of which a file of a recoding says what becomes of ranges of numbers.
+    """Variables for which a file of recodings has rows with ranges of numbers.
 
     Raises
     ------
@@ -403,7 +404,11 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
             refuse(f"unknown variable {quoted(name)}; the variables are {names}", "variable")
         known = said.setdefault(name, None if drops else {})
         if drops != (known is None):
-            refuse(f"{quoted(name)} is dropped and has levels; keep one or the other", "variable")
+            refuse(
+                f"{quoted(name)} has a row that drops it, and rows for its levels; keep one or the "
+                "other",
+                "variable",
+            )
         if known is None:
             continue
         for cell, column in ((level, "level"), (becomes, "becomes")):
@@ -415,8 +420,10 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
         if _RANGE.match(level) and (new := read_range(level)) is not None:
             for other, old in ranges.setdefault(name, {}).items():
                 if new.low <= old.high and old.low <= new.high:
-                    refuse(f"{quoted(level)} and {quoted(other)} of {quoted(name)} overlap; let "
-                           "each number be in one", "level")  # fmt: skip
+                    refuse(
+                        f"{quoted(level)} and {quoted(other)} of {quoted(name)} overlap; each "
+                        "number must be in one of them only"
+                    , "level")  # fmt: skip
             ranges[name][level] = new
         known[level] = becomes
     found: dict[str, Merged | None] = {}
@@ -432,6 +439,7 @@ def _read_rows(frame: pd.DataFrame, original: Schema) -> dict[str, Merged | None
         found[name] = one = Merged.of(name, list(of), of.values(), left, within)
         if lacking := [label for label in labels if one.find(label) is None]:
             raise MicrodataError(
-                f"level {quoted(lacking[0])} of {quoted(name)} has no row; say what it becomes"
+                f"level {quoted(lacking[0])} of {quoted(name)} has no row; add a row that says "
+                "what it becomes"
             )
     return found

@@ -1,4 +1,4 @@
-"""Columns as they are to be read: numbers in one notation, and one spelling of each value."""
+"""Columns as they are read: all numbers in one notation, and one spelling of each value."""
 
 import logging
 import re
@@ -119,7 +119,7 @@ def with_decimal_commas(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFra
 
 
 def require_readable(labels: Sequence[Label], counts: Iterable[int], name: str, need: str) -> None:
-    """Refuse labels with digits of which nobody knows whether they are numbers.
+    """Refuse labels with digits that cannot be read as numbers.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _in_one_spelling(
     if not new:
         return column
     source.once(("spelling", name), lambda: _LOG.warning(
-        "%s: column %s: one value in several spellings was made one: %s", source, quoted(name),
+        "%s: column %s: different spellings of one value were merged: %s", source, quoted(name),
         listed((f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
                 for old, to in new.items()), most=_NAMED),
     ))  # fmt: skip

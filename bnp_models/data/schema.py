@@ -1,4 +1,4 @@
-"""Names and levels of categorical variables, and the error that names the place of bad input."""
+"""Names and levels of categorical variables, and the error for input that cannot be used."""
 
 import hashlib
 import math
@@ -26,7 +26,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class MicrodataError(ValueError):
-    """Input that cannot be used; the message is one line that names the place and the remedy.
+    """Error for input that cannot be used: one line that names the mistake, its place and the
+    remedy.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def first_repeated(values: Iterable[_Item]) -> _Item | None:
 
 
 def unknown_variable(variable: str, known: Sequence[str], kind: str = "column") -> MicrodataError:
-    """Return the error for a name that is none of the known ones, of columns or another kind."""
+    """Return the error for an unknown name, of a column or of another kind."""
     # A part of a name with a comma, where names in a list have commas between them.
     whole = [name for name in known if "," in name and variable in map(str.strip, name.split(","))]
     quotes = f"; in a list of names, write {as_option(whole[:1])}" if whole else ""

@@ -1,4 +1,4 @@
-"""Numbers that are no numbers: codes such as 9999, 97 to 99, and -9 to -1."""
+"""Codes among numbers, such as 9999, 97 to 99, and -9 to -1."""
 
 import re
 import statistics
@@ -22,7 +22,7 @@ _LEAST, _TIMES = 5, 3
 
 
 def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
-    """Return the labels that look like codes for something else among numbers.
+    """Return the labels that look like codes among numbers, such as a code for "no answer".
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def codes_among(labels: Sequence[Label], counts: Iterable[int]) -> list[Label]:
 
     Notes
     -----
-    A code has nines, eights or sevens only, or is 94 to 99, 994 to 999 and so on, or is a negative
-    number of such digits, or of one digit. It is told
+    A number can be a code if all its digits are 9, 8 or 7, if it is 94 to 99, 994 to 999 and so on,
+    or if it is a negative number of such digits or of one digit. It is taken for a code
 
     - below zero: if all negative numbers are such codes, and they do not mirror the positive ones,
       as -2 to 2; or if it is far below other negative numbers;

@@ -1,4 +1,4 @@
-"""A file of data that several readers share: opened once, rewound for each of them."""
+"""A data file that several functions read: it is opened once, and rewound for each of them."""
 
 import bz2
 import contextlib
@@ -28,7 +28,7 @@ _Opened: TypeAlias = io.BufferedReader | io.BytesIO
 
 
 class Source:
-    """A file of data, opened once however many readers it is given to.
+    """A data file that is opened only once, although several functions read it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Source:
     Raises
     ------
     MicrodataError
-        When it is read, if it cannot be.
+        If the file cannot be read; the error is raised when it is read first.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class Source:
             raise MicrodataError(f"cannot be read ({reason(error)})", file=self) from None
 
     def once(self, what: Hashable, find: Callable[[], Found]) -> Found:
-        """Return what was found out about the file, found when it is asked for first."""
+        """Return a fact about the file, which is computed when it is needed first."""
         if what not in self._found:
             self._found[what] = find()
         return self._found[what]
@@ -130,7 +130,7 @@ class Source:
             vars(self).pop("_file").close()
 
     def release(self) -> None:
-        """Close it once its digest is known, which is all that is asked for after this."""
+        """Compute the digest of the file, which is all that is needed from now on, and close it."""
         _ = self.digest
         self.close()
 

@@ -1,4 +1,4 @@
-"""One value in several spellings, and ranges that a spreadsheet made dates."""
+"""One value in several spellings, and ranges that a spreadsheet turned into dates."""
 
 import datetime
 import re
@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 
 
 def spelling_key(label: Label) -> Hashable:
-    """Return what labels have in common that are one value in several spellings.
+    """Return a key that is equal for all spellings of one value.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def several_spellings(labels: Iterable[Label]) -> list[list[Label]]:
 
 
 def one_spelling(counts: Mapping[Label, int], declared: Iterable[Label] = ()) -> dict[Label, Label]:
-    """Return what becomes of labels so that each value has one spelling.
+    """Return the new spelling of labels, so that each value has one spelling.
 
     Parameters
     ----------
@@ -91,9 +91,10 @@ def one_spelling(counts: Mapping[Label, int], declared: Iterable[Label] = ()) ->
     Returns
     -------
     new
-        By label that is spelt otherwise, the declared one, or the best of the column. Programs lose
-        leading zeros and add ".0", so that "01" is better than "1", and "1" than "1.0". Of others
-        the one without signs that nobody sees is better, and then the one that more records have.
+        For each label that changes, its new spelling: the declared one, or the best in the column.
+        Programs drop leading zeros and add ".0", so that "01" is better than "1", and "1" is better
+        than "1.0". Otherwise a spelling without invisible signs is better, and then the spelling
+        that more records have.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def shown(label: Label) -> str:
 
 
 def ranges_of_dates(labels: Iterable[Label]) -> dict[Label, str]:
-    """Return the ranges that a spreadsheet made dates, by the labels that they are now.
+    """Return the ranges that a spreadsheet turned into dates, by the present label.
 
     Parameters
     ----------

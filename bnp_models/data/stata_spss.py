@@ -1,4 +1,4 @@
-"""Stata and SPSS files with their labels, by way of pyreadstat, which is needed for these only.
+"""Stata and SPSS files with their labels, read and written by the optional package pyreadstat.
 
 A value with a label is read as that label, in the order of the values; one without is read as it
 is. User-missing values (SPSS) and extended missing values (Stata) are missing.
@@ -87,7 +87,7 @@ _NAMINGS = {
 
 
 class FormatError(ValueError):
-    """A file that cannot be read or written as asked; the message is one line.
+    """Error for a file that cannot be read or written; the message is one line.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def names_in_file(columns: Sequence[str], kind: str) -> dict[str, str]:
         if (len(name.encode()) if naming.in_bytes else len(name)) > naming.most_of_label:
             unit = "bytes" if naming.in_bytes else "characters"
             raise FormatError(
-                f"a .{kind} file can have this name neither for a column nor as its label, which "
-                f"has at most {naming.most_of_label} {unit}; shorten it",
+                f"this name is too long for a .{kind} file, both as the name of a column and as "
+                f"its label, which has at most {naming.most_of_label} {unit}; shorten it",
                 column=name,
             )
         short, number = naming.shortened(name), 1

@@ -1,4 +1,4 @@
-"""Text files of records: how one is written, told by what is in it, and its rows."""
+"""Text files of records: detection of their format, and their rows."""
 
 import codecs
 import contextlib
@@ -36,15 +36,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reading:
-    """Format of text files of records, for what should not be detected from the files.
+    """Format of files of records, as far as it should not be detected.
 
     Parameters
     ----------
     sep : str, optional
-        Separator between the cells of a text file: one character. By default what a first line
-        such as ``sep=;`` says, or the one of comma, semicolon, tab and bar that divides the first
-        rows into equally many cells; where none makes two columns, also space, colon, caret and
-        tilde.
+        Separator between the cells of a text file: one character. By default it is detected: a
+        first line such as ``sep=;`` names it; otherwise it is the one of comma, semicolon, tab and
+        bar that divides the first rows into equally many cells. If none of these makes two columns,
+        space, colon, caret and tilde are tried.
     encoding : str, optional
         Encoding of a text file, as Python names it. By default UTF-8 or UTF-16, or, where it is
         neither, cp1252, the usual one of Western Windows.
@@ -55,17 +55,17 @@ class Reading:
     sheet : str, optional
         Name of the sheet of a workbook, or its number, counted from 1; the first by default.
     decimal, thousands : str, optional
-        Mark before the decimals of numbers (a point or a comma) and mark between thousands (comma,
-        point, space or apostrophe), of all columns of text that are numbers. By default they are
-        told from each column that is named in `numbers`.
+        Decimal mark (a point or a comma) and mark between thousands (comma, point, space or
+        apostrophe) of the numbers in all columns of text. By default they are detected in each
+        column that `numbers` names.
     numbers : sequence of str, optional
-        Columns whose values are needed as numbers, such as those of bins.
+        Columns whose values are needed as numbers, for example because they are put into bins.
     notations : mapping of str to Notation, optional
-        How numbers of columns are written where a file does not tell, such as those of the
-        original of a synthetic file.
+        By column, the notation of its numbers if a file does not show it. For a synthetic file, for
+        example, these are the notations of the original.
     normalise : bool
-        Whether labels of a column that are one value in several spellings (`spelling_key`) become
-        one label.
+        Whether labels of a column that are different spellings of one value (`spelling_key`) are
+        merged.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class Reading:
             object.__setattr__(self, "sep", "\t")
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):
             raise MicrodataError(
-                f"{quoted(self.sep)} cannot be between cells; give one character, such as ';'"
+                f"{quoted(self.sep)} cannot separate cells; give one character, such as ';'"
             )
         if self.encoding is not None:
             try:
@@ -115,7 +115,7 @@ class Reading:
 
 
 AS_FOUND = Reading()
-"""Everything is told from the files."""
+"""The format of files is detected."""
 
 
 def text_rows(source: Source, how: Reading) -> Iterator[tuple[int, list[str]]]:
@@ -169,9 +169,9 @@ def layout_of(source: Source, how: Reading) -> Layout:
 
 
 def written_as(source: Source, how: Reading) -> tuple[str, str]:
-    """Return what is between the cells of a text file, and its encoding.
+    """Return the separator of the cells of a text file, and its encoding.
 
-    What is told from the file and is not usual is logged, once for each source.
+    An unusual format that was detected is logged, once for each source.
 
     Raises
     ------

@@ -1,17 +1,17 @@
-"""Records with design weights: the class of a record's weight is one more variable of the sample.
+"""Records with design weights, whose class of weights is one more variable of the sample.
 
-Weights are inverse inclusion probabilities. Records of one class of weights were included with
-nearly one probability, so that within a class sample and population have one law. A model of the
-sample p(x, s), of the key variables x and the class s, so gives the law of the population and that
-of the persons who were not sampled,
+Weights are inverse inclusion probabilities. All records of one class of weights had nearly the same
+probability of inclusion, so that within a class the distributions in the sample and in the
+population are the same. A model p(x, s) of the key variables x and the class s in the sample
+therefore gives the distribution in the population, and that among the persons who were not sampled,
 
     p_population(x) = sum_s w_s p(x, s) / c,    p_unsampled(x) = sum_s (w_s - 1) p(x, s) / c',
 
 with w_s the mean weight of class s (after Si, Pillai & Gelman 2015, doi:10.1214/14-BA924, whose
 poststratification cells are the distinct weights). No likelihood is raised to a weight: draws of
-the model are draws of both laws, the shares of the classes included. The model assumes that the
-probability of inclusion depends only on the weight, and that persons are included independently of
-each other: it does not know the clusters of a design.
+the model are draws of both distributions, including the shares of the classes. The model assumes
+that the probability of inclusion depends only on the weight, and that persons are included
+independently of each other: it takes no account of clusters in the design.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from bnp_models.data.schema import MicrodataError, Schema, content_digest
 from bnp_models.data.weights import check_weights, total_warnings
 
 MAX_CLASSES = 10
-"""Distinct weights that are classes of their own; more of them are put into so many classes."""
+"""Largest number of classes: up to so many distinct weights are classes of their own."""
 
 VARIABLE = "weight class"
 """Name of the variable that is added."""
@@ -67,8 +67,8 @@ class WeightedMicrodata(Microdata):
     """Records whose last variable is the class of their design weight.
 
     `weighted_microdata` makes such records. `bnp_models.sample` fits the classes like the other
-    variables; structural zeros must be made with this schema. All results of the run have the
-    classes summed out.
+    variables; structural zeros must be made with this schema. In all results of the run, the
+    classes are summed out.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ class WeightedMicrodata(Microdata):
         low = np.flatnonzero(self.weights < 1 - 1e-9)
         if low.size:
             raise MicrodataError(
-                f"the weight {self.weights[low[0]]:g} is below 1; the disclosure risk needs the "
-                "persons that a record stands for, itself included: rescale the weights so that "
-                "they add up to the population size",
+                f"the weight {self.weights[low[0]]:g} is below 1; for the disclosure risk, a "
+                "weight must count the persons that a record stands for, itself included: rescale "
+                "the weights so that they add up to the population size",
                 row=int(low[0]),
             )
 
@@ -142,14 +142,14 @@ class WeightedMicrodata(Microdata):
         if population_size is not None:
             sentences = total_warnings(float(self.weights.sum()), population_size)
         if len(self.class_weights) == 1:
-            sentences.append("all design weights are equal: they change nothing")
+            sentences.append("all design weights are equal, so that they change nothing")
         classes = self.classes()
         ratio = (classes["largest"] / classes["least"]).max()
         if ratio > _WIDE:
             sentences.append(
-                f"weights of one class differ by a factor of up to {ratio:.1f}, and its records "
-                "count as if each had the class's mean weight: check the largest and the smallest "
-                "weights, or trim them"
+                "design weights are modelled in classes, and the weights of one class differ by a "
+                f"factor of up to {ratio:.1f}; its records count as if each had the mean weight of "
+                "the class: check the largest and the smallest weights, or trim them"
             )
         return sentences
 
@@ -235,7 +235,7 @@ def _class_of(values: np.ndarray) -> np.ndarray:
 
 
 def cell_shares(table: object) -> np.ndarray | None:
-    """Share of the weights in each cell; None where the table has no design weights."""
+    """Share of the weights in each cell; None if the table has no design weights."""
     return table.cell_shares if isinstance(table, WeightedMicrodata) else None
 
 

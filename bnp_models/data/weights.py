@@ -146,7 +146,10 @@ def weighted_cells(
     weight = f * (population_size / table.n)
     if weights is not None:
         if not isinstance(table, Microdata):
-            raise MicrodataError("design weights are of records, and a contingency table has none")
+            raise MicrodataError(
+                "design weights belong to single records, but a contingency table has only cell "
+                "counts"
+            )
         weight = _weight_of_cells(table.cells(), weights)
     return WeightedCells(
         table=table,
@@ -217,8 +220,8 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     column
         Name of the column.
     reading
-        How the file is written. How its numbers are is told from the column where that is not
-        said.
+        Format of the file. If it does not give the notation of numbers, the notation is detected in
+        the column.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def write_frame(
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind == "zsav":
-        raise FormatError("compressed .zsav files are read only; name the file .sav")
+        raise FormatError("compressed .zsav files can be read but not written; name the file .sav")
     with replacing(path, private) as partial:
         if kind in ("dta", "sav"):
             write_labelled(frame, partial, kind, labelling)

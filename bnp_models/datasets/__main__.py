@@ -51,11 +51,19 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bnp_models.datasets", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("directory", metavar="DIR", type=Path)
-    parser.add_argument("--rows", metavar="n", type=int, default=1000, help="(default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--adults", action="store_true", help="persons of 15 and over")
-    parser.add_argument("--compare", action="store_true", help="print risk.json beside the truth")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="folder of the sample")
+    parser.add_argument(
+        "--rows", metavar="n", type=int, default=1000, help="number of records (default: 1000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random sample (default: 0)"
+    )
+    parser.add_argument("--adults", action="store_true", help="draw only persons of 15 and over")
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="print the estimates in risk.json beside the true figures",
+    )
     options = parser.parse_args(argv)
     if options.compare:
         print(comparison(options.directory))

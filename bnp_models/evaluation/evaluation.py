@@ -162,8 +162,9 @@ class Evaluation:
             if bad:
                 sentences.append(
                     f"poor fit: a regression on {_TOLD_BY[kind]} tells the records of "
-                    f"{_first_few(bad, ', ')} from the original's (pMSE {max(ratios):.1f} times "
-                    f"its expected value, more than {BAD_RATIO:g}); see which tables fit worst"
+                    f"{_first_few(bad, ', ')} from those of the original (pMSE {max(ratios):.1f} "
+                    f"times its expected value, more than {BAD_RATIO:g}); see which tables fit "
+                    "worst"
                 )
         return sentences
 
@@ -354,7 +355,7 @@ def evaluate(
     level
         Confidence level of the intervals.
     key
-        Random key of what is chosen at random: tables and records, if there are too many, and the
+        Random key for the choice of tables and records, if there are too many, and for the
         permutations of `tree_propensity`. Default: `jax.random.key(0)`.
     progress
         Function that is called with the name of the step, the number of its parts that are done,

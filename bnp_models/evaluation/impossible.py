@@ -12,7 +12,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 _FIRST_ROWS = 20
 
-_NO_VALUE = "no value is possible for those missing"
+_NO_VALUE = "no values are possible for the missing ones"
 
 
 @dataclass(frozen=True)

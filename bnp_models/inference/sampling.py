@@ -326,8 +326,9 @@ def coded_input(
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
         raise MicrodataError(
-            f"the {model.name} model takes Households, not a data frame, of which it does not know "
-            "which column tells households apart; give Households.from_frame(frame, household=...)"
+            f"the {model.name} model takes Households, not a data frame, because that does not say "
+            "which column identifies the households; give Households.from_frame(frame, "
+            "household=...)"
         )
     table = as_records(table, call, TABLES)
     coded = table, as_conditions(conditions, table.schema)

@@ -147,13 +147,18 @@ def _short_run(draws: dict[str, np.ndarray]) -> str | None:
 def _no_warmup(run: Run) -> str | None:
     if run.settings.num_warmup > 0:
         return None
-    return "no warm-up: the draws start from an arbitrary state; run a warm-up of some hundreds"
+    return (
+        "no warm-up: the draws start from an arbitrary state; run a warm-up of some hundred sweeps"
+    )
 
 
 def _one_chain(run: Run) -> str | None:
     if run.settings.num_chains > 1:
         return None
-    return "one chain only: neither R-hat nor a second mode can be seen; run 4 chains"
+    return (
+        "one chain only: without a second one, R-hat cannot be computed and another mode cannot be "
+        "seen; run 4 chains"
+    )
 
 
 def _left_over(run: Run) -> str | None:

@@ -1,8 +1,8 @@
 """Runs on records with design weights, with the classes of the weights summed out.
 
-A law is a `Run` on the records without their weight class, which is summed out of its draws. All
-functions that use the parameters of a run accept a law. The law of a run on records without weights
-is the run itself.
+A law is a distribution of records: it is a `Run` on the records without their weight class, which
+is summed out of its draws. All functions that use the parameters of a run accept a law. If the
+records have no weights, the law is the run itself.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ RunT = TypeVar("RunT", bound=Run)
 
 
 def sample_law(run: RunT) -> RunT:
-    """Law (a `Run`) of a record of the sample.
+    """Return the distribution, as a `Run`, of a record of the sample.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def sample_law(run: RunT) -> RunT:
 
 
 def population_law(run: RunT) -> RunT:
-    """Law (a `Run`) of a person who is drawn at random from the population.
+    """Return the distribution, as a `Run`, of a person drawn at random from the population.
 
     Examples
     --------
@@ -46,7 +46,9 @@ def population_law(run: RunT) -> RunT:
 
 
 def unsampled_law(run: RunT) -> RunT:
-    """Law (a `Run`) of a person who was not sampled: a record stands for w - 1 such persons.
+    """Return the distribution, as a `Run`, of a person who was not sampled.
+
+    A record of weight w stands for w - 1 such persons.
 
     Raises
     ------

@@ -275,8 +275,8 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         """Dirichlet shape of the level probabilities, in place of level_prior: a positive number
         for all levels, or one for each level in the order of the variables and of their levels.
         Where levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then
-        of the groups. With not_applicable, and for households, it is one number, which sizes and
-        heads have too. None: as level_prior says.""",
+        of the groups. With not_applicable, and for households, it must be one number; for
+        households it is also the shape for sizes and heads. None: level_prior is used.""",
         command=True, kw_only=True, converter=as_level_shape,
     )  # fmt: skip
     ordered: str | tuple[str, ...] = option(
@@ -294,7 +294,8 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         the levels, the next the group of each, the next the group of that, and so on. Level
         probabilities are then Dirichlet over the largest groups, over the groups within each, and
         so on down to the levels, so that the estimate for a level uses the other levels of its
-        group. Those of a variable of heads are the same; variables that are relative have none.""",
+        group. The variable of the heads has the same groups. A variable that is modelled relative
+        to the head cannot have groups.""",
         command=True, kw_only=True, converter=as_hierarchies,
     )  # fmt: skip
 

@@ -76,7 +76,7 @@ def cell_risk_summary(
     limits
         An agency's limits, by which a verdict is given.
     baselines
-        Classical estimates, which are set beside the model's.
+        Classical estimates, which are shown beside those of the model.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def cell_risk_summary(
 
 
 def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:
-    """Sentences that a methodologist should know before using the figures."""
+    """Warnings to read before the figures are used."""
     sentences = result.cells.warnings()
     seen, expected = fit["observed"].to_numpy(float), fit["expected"].to_numpy(float)
     uniques = abs(expected[1] - seen[1]) > _MISFIT * seen[1] + 3 * np.sqrt(seen[1] + 1)
@@ -156,7 +156,7 @@ def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) ->
 def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     """Draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
 
-    Without chains of hyperparameters these are constants, and the draws of tau1 independent.
+    Without chains, the hyperparameters are constants, and the draws of tau1 are independent.
 
     Examples
     --------
@@ -190,8 +190,8 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
         Result of `cell_risk`.
     baselines
         Add the risk of Benedetti & Franconi, and of Poisson log-linear models: with main effects,
-        with all two-way interactions, and with some of them, along a forest or searched for. What
-        would take longer than a few seconds is left out.
+        with all two-way interactions, and with some of them, along a forest or searched for. Models
+        that would take longer than a few seconds are left out.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def render_cell_report(
     records
         Whether the page may show single cells.
     filing
-        What the page is filed by.
+        Title, author, date and input of the page.
 
     Returns
     -------

@@ -91,16 +91,16 @@ class LevelPriorEntry(Document):
 
 
 class TiesEntry(Document):
-    """Layer for ties: cell counts of the population that vary more than the model alone allows
-    (overdispersion).
+    """Correction for overdispersion: cell counts of the population may vary more than the model
+    alone allows.
     """
 
     kind: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])]
     tau1: FiguresEntry | None = None
-    """With --ties sensitivity: figures with the layer."""
+    """With --ties sensitivity: corrected figures."""
     tau2: FiguresEntry | None = None
     probability: Share | None = None
-    """Share of the draws in which the layer is present."""
+    """Share of the draws in which there is overdispersion."""
     shape: FiguresEntry | None = None
     exponent: FiguresEntry | None = None
 
@@ -156,14 +156,14 @@ class CoarserEntry(Document):
 
 
 class FitEntry(Document):
-    """Count of counts."""
+    """Number of cells that have a given number of records, observed and expected."""
 
     records: str
     """Records in a cell: a number, a range, or an open end."""
     observed: float
-    """Cells."""
+    """Number of such cells in the sample."""
     expected: float
-    """Cells, under the model."""
+    """Expected number of such cells under the model."""
 
 
 class RiskDocument(Document):
@@ -229,7 +229,7 @@ class ChainsRiskDocument(RiskDocument):
     validation: ValidationEntry | None = None
     ties: TiesEntry
     without_ties: TausEntry | None = None
-    """With --ties on: figures without the layer."""
+    """With --ties on: figures without the correction."""
     contributions: Mapping[str, ContributionEntry]
     """Contributions to the risk, by key variable."""
     what_if: Sequence[CoarserEntry] | None = None
@@ -253,7 +253,7 @@ class CellsRiskDocument(RiskDocument):
     log_likelihood: float
     """Models of cells: mean over the draws."""
     fit: Sequence[FitEntry]
-    """Models of cells: counts of counts."""
+    """Models of cells: numbers of cells by their number of records."""
     modes: ModesEntry | None = None
 
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page on synthetic data: how useful they are, and how safe."""
+"""One self-contained HTML page on the utility and the disclosure risk of synthetic data."""
 
 from collections.abc import Sequence
 from os import PathLike

@@ -41,8 +41,8 @@ def to_inference_data(
         Chains.
     risk
         A risk whose tau1, tau2, conditional expectations, log_likelihood and parameters of the
-        layer for ties are added. Everything is then thinned to the draws for which the risk was
-        computed.
+        correction for overdispersion are added. Everything is then thinned to the draws for which
+        the risk was computed.
     parameters
         Include arrays such as g0 and theta, which take 20 kB or more for each draw. Their axes are
         named: "variable_level" has labels such as "age=0-14", and "component" or "latent_class" has
@@ -54,14 +54,15 @@ def to_inference_data(
     method
         How `synthesize` made them, recorded too.
     checks
-        Result of `predictive_checks`: adds its figures, of the replicates in a group
-        "posterior_predictive" and of the sample in "observed_data": the numbers of cells with 1, 2
-        and 3 records, the distance of each two-way table, and the records in each feasible box.
+        Result of `predictive_checks`: adds the figures of the replicates as a group
+        "posterior_predictive", and those of the sample as "observed_data": the numbers of cells
+        with 1, 2 and 3 records, the distance of each two-way table, and the records in each
+        feasible box.
     pointwise
-        Add a group "log_likelihood", which ArviZ's ``loo`` and ``compare`` read: of each record the
-        log probability of its cell, labels integrated out, under structural zeros among the
-        feasible cells. One number a record and draw; the variable "record" has the axis row, as in
-        ``records.csv``.
+        Add a group "log_likelihood", which ArviZ's ``loo`` and ``compare`` read: for each record,
+        the log probability of its cell, with labels integrated out; under structural zeros, this is
+        the probability among the feasible cells. One number a record and draw; the variable
+        "record" has the axis row, as in ``records.csv``.
 
     Returns
     -------
@@ -74,9 +75,9 @@ def to_inference_data(
         "warmup_sample_stats" too. The variable log_likelihood of "posterior" is the sum over
         records, which chains are monitored by. No group holds the values of a record.
 
-        Attributes of each group say what made it: model, settings, versions, "inference_library",
-        and "created_at", the time of this call. `write_netcdf` leaves the time out, so that a
-        run that is repeated or resumed gives the same file.
+        Attributes of each group record how it was made: model, settings, versions,
+        "inference_library", and "created_at", the time of this call. `write_netcdf` leaves the time
+        out, so that a run that is repeated or resumed gives the same file.
 
     Examples
     --------

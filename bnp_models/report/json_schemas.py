@@ -57,7 +57,7 @@ SCHEMAS = tuple(_SCHEMAS)
 def json_schema(name: str) -> dict:
     """Return the JSON Schema (2020-12) of a file that commands write.
 
-    Files have no entries but those of their schemas, which say what each is.
+    The schema of a file describes every entry that the file can have.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pages of all reports: their templates, and what every page shows of chains and data."""
+"""Pages of all reports: their templates, and the parts on chains and data that all pages have."""
 
 import platform
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
 
 
 def _advice(run: Run) -> str:
-    """Sentence on what to do, or was done, about equivalences; may be empty."""
+    """Sentence about the treatment of equivalences; may be empty."""
     if run.coding is not None:
         return "The values that another variable determines were left out of the records."
     if (
@@ -127,7 +127,7 @@ def compared_levels(
     imputed
         Whether they are completed: only the values that were missing are then compared.
     least
-        Levels that some but fewer than this many records of the sample have are hidden.
+        Levels that at least one but fewer than this many records of the sample have are hidden.
     shares
         Share of each cell of the sample, by design weights. Default: that of its records.
     """

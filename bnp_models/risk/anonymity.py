@@ -67,7 +67,9 @@ class Anonymity(NamedTuple):
             raise ValueError(
                 f"there are {len(names)} variables, and none are in sets of {self.size}"
             )
-        remedy = "ask it of sets of fewer variables (--k 3=K), or choose fewer variables"
+        remedy = (
+            "ask for k-anonymity of smaller sets of variables (--k 3=K), or choose fewer variables"
+        )
         check_combinations(len(names), self.size or len(names), remedy)
 
     def columns(self, schema: Schema) -> list[int]:

@@ -57,7 +57,7 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
             grouped[name] = _groups_of(name, layer.strip() or "1", schema, dict(hierarchies))
         else:
             raise MicrodataError(
-                f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES, "
+                f"{quoted(statement)} is not a coarsening; write drop:VARIABLE, keep:VARIABLES, "
                 "merge:VARIABLE=A+B or group:VARIABLE, with names and labels that hold ; or , in "
                 "double quotes"
             )
@@ -141,10 +141,14 @@ def coarsening_of(
     grouped = grouped or {}
     if twice := sorted((dropped | merged.keys()) & grouped.keys()):
         raise MicrodataError(
-            "the variable is dropped or has levels merged, and is in groups", column=twice[0]
+            "the variable is dropped or has levels merged, and is also replaced by its groups; do "
+            "only one of these",
+            column=twice[0],
         )
     if both := sorted(dropped & merged.keys()):
-        raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
+        raise MicrodataError(
+            "the variable is dropped and has levels merged; do only one of these", column=both[0]
+        )
     changed: dict[str, Merged | None] = dict.fromkeys(dropped)
     for name, labels in zip(schema.variables, schema.levels, strict=True):
         if name in grouped:
@@ -194,7 +198,8 @@ def _groups_of(
     most = hierarchies[name].num_layers
     if not layer.isdecimal() or not 1 <= int(layer) <= most:
         raise MicrodataError(
-            f"{quoted(layer)} is no layer of its groups; they are numbered from 1 to {most}",
+            f"it has no groups of number {quoted(layer)}; the smallest groups have number 1, and "
+            f"the largest {most}",
             column=name,
         )
     try:

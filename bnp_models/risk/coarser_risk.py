@@ -108,8 +108,8 @@ def coarsen(
         "group:occupation" if the model has groups of that variable's levels. A dictionary of
         recodings by their text is accepted too. Default: each variable dropped by itself.
     ties
-        As for `population_risk`: "on" uses the layer for ties, with the parameters of the finer
-        file; "off" and "sensitivity" do not.
+        As for `population_risk`: "on" uses the correction for overdispersion, with the parameters
+        of the finer file; "off" and "sensitivity" do not.
     missing_keys
         As for `population_risk`.
     num_samples
@@ -181,7 +181,7 @@ def coarsen(
 def _evaluate(
     evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
 ) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with or without a layer for ties."""
+    """Evaluate the risk on one coarser key, with or without a correction for overdispersion."""
     key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)
@@ -201,7 +201,10 @@ def _probabilities(evaluator, coarsening, codes, key, size=None) -> Iterator[np.
 
 
 def _draw_taus(evaluator, tied, generator, b, q, alone=None) -> tuple[np.ndarray, np.ndarray]:
-    """Draw tau_1 and tau_2 of cells with these probabilities, with a layer for ties or None."""
+    """Draw tau_1 and tau_2 of cells with these probabilities, corrected for overdispersion or not.
+
+    There is no correction if `tied` is None.
+    """
     if tied is not None:
         q = tied.draw_probabilities(generator, b, q)
     return draw_taus(generator, q, evaluator.num_new, alone)

@@ -1,7 +1,8 @@
 """Probabilities of cells at the draws of a run, and the risk that follows from them.
 
 All modules that measure risk (`population`, `coarser_risk`, `protected_risks`) use an `Evaluator`.
-It has the law of the sample's records and that of the persons who are not in the sample.
+It has the distribution of the records of the sample, and that of the persons who are not in the
+sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -77,13 +78,13 @@ class Block(NamedTuple):
 class Evaluator:
     """Draws of a run, for the records of its sample and for the persons who are not in it.
 
-    If the sample has no design weights, both have the same law.
+    If the sample has no design weights, both have the same distribution.
     """
 
     run: RecordsRun
-    """Law of the sample's records."""
+    """Distribution of the records of the sample."""
     rest: RecordsRun
-    """Law of the persons who are not in the sample."""
+    """Distribution of the persons who are not in the sample."""
     num_new: int
     """Number N - n of these persons."""
     parameters: Callable[[RecordsRun], Draws]
@@ -106,12 +107,12 @@ class Evaluator:
 
     @cached_property
     def draws(self) -> Draws:
-        """Draws of the law of the sample's records."""
+        """Draws of the distribution of the records of the sample."""
         return self.parameters(self.run)
 
     @cached_property
     def rest_draws(self) -> Draws:
-        """Draws of the law of the others, in the same order."""
+        """Draws of the distribution of the persons who are not in the sample, in the same order."""
         return self.draws if self.rest is self.run else self.parameters(self.rest)
 
     def cells(
@@ -166,7 +167,7 @@ class Evaluator:
         return log_b, log_b if self.rest is self.run else of(self.rest, self.rest_draws)
 
     def draw_ties(self, key: jax.Array) -> Tied:
-        """Draw the parameters of the layer for ties given each draw; `key` is used once."""
+        """Draw the parameters of the correction for overdispersion given each draw of the model."""
         key_cells, key_layer = Keys(key)
         run, generator = self.run, numpy_generator(key_layer)
         method = checked_method("auto", run.model, run.table)
@@ -414,8 +415,8 @@ def checked_model(model: Model) -> PredictsCells:
     """Return the model if it gives probabilities of cells; otherwise raise an error."""
     if not isinstance(model, PredictsCells):
         raise ValueError(
-            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
-            "it; fit a mixed membership or latent class model"
+            f"the {model.name} model gives no probabilities of cells, so that the risk cannot be "
+            "computed; fit a mixed membership or latent class model"
         )
     return model
 
@@ -429,8 +430,8 @@ def check_table(
     """
     if all_records and not isinstance(table, Microdata):
         raise MicrodataError(
-            "the risk of all records needs the records, and the table has counted cells; give the "
-            "records, or leave out all_records (--all-records)"
+            "the risk of all records needs single records, but the table has only cell counts; "
+            "give the records, or leave out all_records (--all-records)"
         )
     for name in ("row", "r1", "r2", *(["f"] if all_records else [])):
         if name in table.schema.variables:

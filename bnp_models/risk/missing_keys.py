@@ -3,18 +3,18 @@
 **random.** Every record has a complete key. Some of its values are not known, and the fact that
 they are missing gives no information about them. The risk is that of the completed sample: a record
 is a sample unique if no other record has its completed key, and a population unique if nobody else
-has. The missing values are integrated out: each draw of the parameters completes the sample by the
-exact law of its missing values given those that are known, and r_1 is the posterior probability
-that a record is both. This is what completing the file many times (`bnp_models.impute`) would give,
-and what the file would disclose if its gaps were filled in.
+has. The missing values are integrated out: each draw of the parameters completes the sample from
+the exact distribution of its missing values given the known ones, and r_1 is the posterior
+probability that a record is both. Completing the file many times (`bnp_models.impute`) would give
+the same risk, which is that of the file with all its values.
 
-**wildcard.** The values were suppressed, and the intruder sees the file with its gaps. A record is
-known by the values that it has. It matches a person who has these values, whatever the others are;
-it matches a record of the sample if the two agree where both have values, as sdcMicro counts
-(Templ, Kowarik & Meindl 2015, doi:10.18637/jss.v067.i04). It is a sample unique if it matches no
-other record, and a population unique if it matches nobody else. Two sample uniques disagree in a
-variable of which both have a value, so that nobody matches both, and counts of persons are
-multinomial like those of cells.
+**wildcard.** The values were suppressed, and the intruder sees the file without them. A record
+matches a person who has its known values, whatever the other values of this person are. It matches
+a record of the sample if the two agree on every variable of which both have a value, as sdcMicro
+counts (Templ, Kowarik & Meindl 2015, doi:10.18637/jss.v067.i04). It is a sample unique if it
+matches no other record, and a population unique if it matches nobody else. Two sample uniques
+disagree in a variable of which both have a value, so that nobody matches both, and counts of
+persons are multinomial like those of cells.
 
 In both cases the model is fitted with the missing values summed out.
 """

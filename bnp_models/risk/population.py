@@ -73,8 +73,8 @@ class PopulationRisk:
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of
-    `tau1`."""
+    `ties.LAYER_DRAWS` draws of the correction for overdispersion; its distribution is narrower than
+    that of `tau1`."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
     the expected number of correct matches if each sample unique is matched at random within its
@@ -95,10 +95,10 @@ class PopulationRisk:
     relative_error: float
     """Median relative standard error of the cell probabilities; 0 if they are exact."""
     ties: str
-    """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
+    """Whether the correction for overdispersion is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
-    """Draws of the layer for ties, and the risk that is reported for comparison; None if the layer
-    is off."""
+    """Draws of the correction for overdispersion, and the risk that is reported for comparison;
+    None if there is no correction."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
@@ -258,11 +258,12 @@ def population_risk(
     population_size
         N, at least the sample's size.
     ties
-        Whether the layer for ties (`bnp_models.risk.ties`) is used. It lets the counts of the
-        population's cells vary more than the model alone allows (overdispersion), by an amount that
-        the cells of the sample determine. "on": the risk is computed with it, and tau_1 and tau_2
-        without it are reported too. "off": the risk is that of the model alone. "sensitivity": the
-        risk is that of the model alone, and tau_1 and tau_2 with the layer are reported too.
+        Whether the correction for overdispersion (`bnp_models.risk.ties`) is used. It lets the
+        counts of the population's cells vary more than the model alone allows, by an amount that
+        the cells of the sample determine. "on": the risk is computed with the correction, and tau_1
+        and tau_2 without it are reported too. "off": the risk is that of the model alone.
+        "sensitivity": the risk is that of the model alone, and corrected tau_1 and tau_2 are
+        reported too.
     all_records
         Whether to compute E(1/F) also for records that are not unique in the sample, from the same
         draws.
@@ -270,12 +271,13 @@ def population_risk(
         How missing values are read (`bnp_models.risk.missing_keys`). "random": every record has a
         value, which is not known; it is integrated out, and the risk is that of the completed
         sample: r1 is the probability that a record is unique both in it and in the population.
-        "wildcard": the values were suppressed, and a missing value matches every value. The number
-        of sample records that a record matches, itself included, is that of the records which agree
-        with it where both have values; it is a sample unique if this is one. F is this number, and
-        the persons not in the sample who have its known values. The model gives the probability of
-        the known values, summed over all others. The layer for ties learns from the complete
-        records. Without missing values the two are the same.
+        "wildcard": the values were suppressed, and a missing value matches every value. Two records
+        match if they agree on every variable of which both have a value. A record is a sample
+        unique if it matches no other record. F is the number of sample records that it matches,
+        itself included, plus the number of persons not in the sample who have its known values. The
+        model gives the probability of the known values, summed over all values of the missing ones.
+        The correction for overdispersion is estimated from the complete records. Without missing
+        values, "random" and "wildcard" give the same risk.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -349,8 +351,9 @@ def check_all_records(missing_keys: str | None, all_records: bool) -> None:
     """Raise MicrodataError if all records are asked for, and values are missing at random."""
     if all_records and missing_keys == "random":
         raise MicrodataError(
-            "the risk of all records takes missing values as wildcards only; say so with "
-            "missing_keys (--missing-keys wildcard), or leave out all_records (--all-records)"
+            "the risk of all records can be computed only if missing values are taken as "
+            'wildcards; set missing_keys to "wildcard" (--missing-keys wildcard), or leave out '
+            "all_records (--all-records)"
         )
 
 

@@ -32,7 +32,7 @@ class ProtectedRisks:
     run, population_size
         As for `population_risk`.
     ties
-        Whether the layer for ties is used.
+        Whether the correction for overdispersion is used.
     num_draws
         Largest number of draws of the run that are evaluated; they are evenly spaced.
     key

@@ -155,9 +155,9 @@ class Protection:
         if self.limits.given:
             verdict = self.after.judge(self.limits, usable, why)
         for one in self.anonymity:
-            said = "every record meets that"
+            said = "every record meets this limit"
             if one.after:
-                said = f"{one.after:,} of {self.table.n:,} records miss that"
+                said = f"{one.after:,} of {self.table.n:,} records do not meet this limit"
                 verdict = verdict._replace(release=False)
             target = Anonymity(one.k, one.size, one.variables)
             reason = f"{target} must have {one.k:,} records: {said}"
@@ -206,7 +206,7 @@ class Protection:
         run
             Chains fitted to ``coarsening.coarser(table)``.
         ties
-            Whether the layer for ties is used, "on" or "off".
+            Whether the correction for overdispersion is used, "on" or "off".
         key
             By default one that `run` set aside.
         """
@@ -264,8 +264,8 @@ def protect(
     strata
         (n,) stratum of each record: k-anonymity is then asked for within each of them.
     ties
-        As for `population_risk`: "on" evaluates with the layer for ties; "off" and "sensitivity" do
-        not.
+        As for `population_risk`: "on" evaluates with the correction for overdispersion; "off" and
+        "sensitivity" do not.
     key
         By default one that `run` set aside.
 
@@ -297,7 +297,7 @@ def protect(
         raise ValueError("give max_tau1, max_risk or k, or several of them")
     table = sample_law(run).table
     if not isinstance(table, Microdata):
-        raise ValueError("protection needs records one by one, not a table of cells")
+        raise ValueError("protection needs single records, not a table of cell counts")
     check_names(table, importance or {}, ordered)
     for target in targets:
         target.check(table.schema)

@@ -1,8 +1,9 @@
 """Risk of the cells of a sample, summed over blocks of posterior draws.
 
 Each block has the probabilities q_c of the cells at some kept draws. Given q_c, the number F - f of
-persons of a cell who are not in the sample is binomial. With the layer for ties
-(`bnp_models.risk.ties`), whose posterior given f has shape shape_c + f, it is negative binomial.
+persons of a cell who are not in the sample is binomial. With the correction
+for overdispersion (`bnp_models.risk.ties`), whose posterior given f has shape shape_c + f, it is
+negative binomial.
 """
 
 import math
@@ -26,7 +27,7 @@ TAUS = ("tau1", "tau2")
 
 @dataclass(frozen=True, eq=False)
 class LayerDraws:
-    """Layer for ties: its parameters, and the risk without it (with it, if it is not "on")."""
+    """Correction for overdispersion: its draws, and the risk without it (with it, if not "on")."""
 
     shape: np.ndarray
     """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` in draws without ties."""
@@ -56,7 +57,7 @@ class RiskSums:
     generator
         Generator for the counts, and for the draws of the layer.
     layer
-        Layer for ties, or None.
+        Correction for overdispersion, or None.
     on
         Whether the main figures use the layer, and those for comparison do not.
     all_records
@@ -212,7 +213,7 @@ def shared_risks(
     Parameters
     ----------
     tied
-        The layer for ties for each of D draws; None for the model alone.
+        The correction for overdispersion for each of D draws; None for the model alone.
     counts
         (C,) records of the sample in each cell, at least 2.
     log_b, log_q

@@ -1,22 +1,23 @@
-"""Layer for ties: it lets cell counts vary more than a model alone allows (overdispersion).
+"""Correction for overdispersion: cell counts may vary more than a model alone allows.
 
     p_c ~ Ga(shape_c, shape_c / b_c),    shape_c = shape (n b_c)^exponent
 
-with p_c the probability of cell c for a new record, b_c the model's, given a kept draw, and n the
-sample's size. In real populations some cells have more persons, and others fewer, than any model
-with a few dozen components expects. The variance of p_c about b_c is proportional to b_c^(2 -
-exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent 0 is a gamma factor that is
-alike in all cells (Bethlehem, Keller & Pannekoek 1990, doi:10.1080/01621459.1990.10475304),
-exponent 1 the Dirichlet process DP(shape n, F) whose mean F is the model.
+where p_c is the probability that a new record is in cell c, b_c is this probability by a kept draw
+of the model, and n is the size of the sample. In real populations some cells have more persons, and
+others fewer, than any model with a few dozen components expects. The variance of p_c about b_c is
+proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent 0 is a
+gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
+doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
+the model.
 
 The prior of shape and exponent was estimated from real populations. For each of them, a model was
 fitted to a sample, and the pair of shape and exponent was found that best explains the counts of
 the population given the probabilities of the model; the prior is a distribution that was fitted to
 these pairs (experiments/accuracy/layer_prior). A small prior probability is left for the model
-without the layer, which is the limit of large shapes. The layer is evaluated on draws of a model
-that was fitted to the same counts without it. The likelihood of these counts would therefore be too
-informative, and is raised to a power below one, which was chosen on the same populations (Bissiri,
-Holmes & Walker 2016, doi:10.1111/rssb.12158).
+without this layer of gamma variables, which is the limit of large shapes. The layer is evaluated on
+draws of a model that was fitted to the same counts without it. The likelihood of these counts would
+therefore be too informative, and is raised to a power below one, which was chosen on the same
+populations (Bissiri, Holmes & Walker 2016, doi:10.1111/rssb.12158).
 """
 
 from dataclasses import dataclass

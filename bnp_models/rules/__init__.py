@@ -1,4 +1,4 @@
-"""Rules that possible households keep: composed and read in words, compiled to JAX predicates.
+"""Rules that possible households obey: composed, put into words, compiled to JAX predicates.
 
 ::
 
@@ -12,14 +12,14 @@
     ])
 
 A person predicate (:func:`~bnp_models.rules.person`, :func:`~bnp_models.rules.aged`, ...) is true
-or false of one person, a rule of a household of complete records. Both combine by ``&``, ``|`` and
-``~``. A comparison is made for every person that the left side describes with every *other* person
-that the right side describes, and holds if there is none.
+or false of one person, and a rule is true or false of a household of complete records. Both are
+combined by ``&``, ``|`` and ``~``. A comparison compares every person that the left side describes
+with every *other* person that the right side describes; it is true if there is no such pair.
 
 Ages are the numbers that labels stand for: ``7``, ``"7"``, ``"5-9"`` or ``"5 to 9"``, ``"85+"`` or
-``"85 and over"``, ``"under 5"`` or ``"<5"``. Where a label stands for several ages, a comparison
-holds if it holds for some of them: a household is impossible only if it is so at every age within
-its intervals, each comparison taken by itself.
+``"85 and over"``, ``"under 5"`` or ``"<5"``. If a label stands for several ages, a comparison is
+true if it is true for at least one of them. A comparison thus makes a household impossible only if
+it is false for all ages within the intervals.
 """
 
 from bnp_models.rules.census import find_head

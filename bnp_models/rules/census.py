@@ -36,9 +36,9 @@ def census_relationships(
     relationship, age, sex : str, optional
         The variables; by default those of usual names (``USUAL_NAMES``).
     labels : mapping of label to role, optional
-        The role of labels of the relationship variable that the defaults (``ROLES``) do not know,
-        or that mean something else here: ``{"Child": "child", "Lodger": "other"}``. The role None
-        means ``"other"``. Labels are compared without case and punctuation.
+        The role of labels of the relationship variable that are not among the defaults (``ROLES``),
+        or have another meaning in this file: ``{"Child": "child", "Lodger": "other"}``. The role
+        None means ``"other"``. Labels are compared without case and punctuation.
     same_sex_spouse : bool
         Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
         the same sex have a label of their own, the rule is not about them in any case.

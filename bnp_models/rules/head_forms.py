@@ -1,7 +1,7 @@
 """Rules of households as tables over the joint levels of a head and one other member.
 
-Most rules that people write are of a head and each other member; judging a household by tables
-takes time in proportion to its members, whatever the number of rules.
+Most rules in practice compare the head with each other member. Judging a household by tables takes
+time in proportion to the number of its members, whatever the number of rules is.
 """
 
 import math

@@ -25,7 +25,7 @@ def read_rules(
     schema: Households | HouseholdSchema | Schema,
     roles: Roles | None = None,
 ) -> Rules:
-    """Return a shipped rule set, or the rules that a YAML or a Python file states.
+    """Return the rule set that comes with the package, or the rules of a YAML or Python file.
 
     Parameters
     ----------

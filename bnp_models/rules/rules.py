@@ -17,7 +17,7 @@ from bnp_models.rules.views import Columns, HouseholdView, Variables, columns_of
 
 
 class Rules:
-    """Rules with distinct names, all of which a possible household keeps.
+    """Rules with distinct names; a possible household obeys all of them.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ class Rules:
     def broken_by(self, households: Households, i: int) -> tuple[Rule, ...]:
         """Return the rules that household ``i`` breaks, each judged alone, as :meth:`check` does.
 
-        An impossible household may break none by itself: where only the rules together leave no
-        value for the missing ones.
+        An impossible household may break no single rule: it is then impossible because no values of
+        the missing variables obey all rules together.
         """
         one = households.select(np.array([i]))
         return tuple(rule for rule in self._rules if not Rules([rule]).check(one)[0])
@@ -204,7 +204,7 @@ class Rules:
             title = "" if broken[0].title is None else f" {broken[0].title!r}"
             problem = f"{who} breaks the rule{title}: {broken[0]}"
         else:
-            problem = f"the rules leave no value for those missing in {who}"
+            problem = f"{who} breaks a rule whatever its missing values are"
         raise MicrodataError(
             f"{problem} ({bad.size} of {households.n} households are impossible); correct or drop "
             "them, or drop the rule",
@@ -214,7 +214,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class CompiledRules:
-    """A pure function of codes, True where a household keeps all the rules; hashable.
+    """A pure function of codes, True where a household obeys all rules; hashable.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Rules: statements about one household that a possible household keeps."""
+"""Rules: statements that are true of every possible household."""
 
 import operator
 from abc import ABC, abstractmethod

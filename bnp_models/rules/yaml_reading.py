@@ -1,7 +1,7 @@
 """Rules that a YAML file states: the vocabulary of `bnp_models.rules`, without code.
 
-A file has a list of ``rules`` and may have ``persons``, who are named so that rules can speak of
-them. ``docs/household_rules.md`` has the whole of it, with examples.
+A file has a list of ``rules``. It may have ``persons``, whose names the rules can use.
+``docs/household_rules.md`` describes the format, with examples.
 """
 
 import operator

@@ -92,8 +92,8 @@ def rules_to_yaml(rules: Rules, persons: Mapping[str, PersonPredicate] | None = 
     )  # fmt: skip
     if not _reads_as(text, rules):
         raise ValueError(
-            "a label or the name of a variable or person has no form in YAML; leave the rules in a "
-            "Python file"
+            "a label or the name of a variable or person cannot be written in YAML; leave the "
+            "rules in a Python file"
         )
     return text
 
@@ -147,7 +147,7 @@ def _statement(rule: Rule, names: Mapping[str, PersonPredicate]) -> dict[str, An
             return {ALL: [_rule(part, names) for part in _in_a_row(rule, And)]}
         case Or():
             return {ANY: [_rule(part, names) for part in _in_a_row(rule, Or)]}
-    raise ValueError(f"the rule {rule.name!r} has no form in YAML; leave it in a Python file")
+    raise ValueError(f"the rule {rule.name!r} cannot be written in YAML; leave it in a Python file")
 
 
 def _number(least: int, most: int | None) -> dict[str, int]:
@@ -175,7 +175,7 @@ def _of_household(what: PersonPredicate) -> dict[str, Any]:
             return {ANY: [_of_household(part) for part in _in_a_row(what, Either)]}
         case Negation(negated):
             return {NOT: _of_household(negated)}
-    raise ValueError(f"{what} of a household has no form in YAML; leave it in a Python file")
+    raise ValueError(f"{what} of a household cannot be written in YAML; leave it in a Python file")
 
 
 def _who(predicate: PersonPredicate, names: Mapping[str, PersonPredicate]) -> str | _OneLine:
@@ -201,7 +201,7 @@ def _who(predicate: PersonPredicate, names: Mapping[str, PersonPredicate]) -> st
             return _OneLine({ANY: [_who(part, names) for part in _in_a_row(predicate, Either)]})
         case Negation(negated):
             return _OneLine({NOT: _who(negated, names)})
-    raise ValueError(f"{predicate} has no form in YAML; leave it in a Python file")
+    raise ValueError(f"{predicate} cannot be written in YAML; leave it in a Python file")
 
 
 def _joined(parts: list, described: list) -> _OneLine | None:

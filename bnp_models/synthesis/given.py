@@ -53,11 +53,14 @@ def check_given(
         As for `synthesize`.
     """
     if isinstance(table, Households) or isinstance(conditions, Rules):
-        raise ValueError("households are not drawn given values of their persons")
+        raise ValueError("households cannot be drawn given values of their persons")
     if method != "predictive":
-        raise ValueError('records are drawn given values by method "predictive" only')
+        raise ValueError('records can be drawn given values only by method "predictive"')
     if model.coding(conditions) is not None:
-        raise ValueError("records are not drawn given values where items are not applicable")
+        raise ValueError(
+            "records cannot be drawn given values if values that do not apply are left out "
+            "(not_applicable)"
+        )
     admitted = admitted_levels(given, table.schema)
     sets = None if conditions is None else conditions.feasible.sets
     if not len(boxes_within(sets, admitted, table.schema.num_levels)):

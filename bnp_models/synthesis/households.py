@@ -31,8 +31,8 @@ def synthesize_households(
     table = run.table
     if num_rows is not None and num_rows != table.num_persons:
         raise ValueError(
-            f"num_rows is {num_rows}, but synthetic households have the sizes of the sample's, "
-            f"which make {table.num_persons} persons; leave it out"
+            f"num_rows is {num_rows}, but the synthetic households have the same sizes as those of "
+            f"the sample, in all {table.num_persons} persons; leave num_rows out"
         )
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
     return [_checked_households(run, made) for made in simulate_households(run, num_datasets, key)]

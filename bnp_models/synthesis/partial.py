@@ -36,11 +36,11 @@ def _complete(model, key, draw, data):
 def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> None:
     """Raise ValueError unless these columns can be kept while the others are drawn."""
     if not isinstance(model, Completes) or not model.missing_under_conditions:
-        raise ValueError(f"the {model.name} model does not draw some columns given others")
+        raise ValueError(f"the {model.name} model cannot draw some columns given others")
     if type(table) is not Microdata:
-        raise ValueError("columns are kept of single records without design weights only")
+        raise ValueError("columns can be kept only for single records without design weights")
     if method != "predictive":
-        raise ValueError('columns are kept by method "predictive" only')
+        raise ValueError('columns can be kept only by method "predictive"')
     chosen = choose_variables(keep, table.schema.variables)
     if len(chosen) == len(table.schema.variables):
         raise ValueError("every column is kept, so that nothing would be synthetic")

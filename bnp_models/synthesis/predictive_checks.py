@@ -172,8 +172,9 @@ class PredictiveChecks:
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
             f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
-            "layer for ties corrects this only in part; declare the structural zeros of the "
-            "variables, choose fewer or coarser variables, or another model"
+            "correction for overdispersion (ties) removes this error only in part; declare the "
+            "structural zeros of the variables, choose fewer or coarser variables, or another "
+            "model"
         ]
 
     def document(self) -> ChecksEntry:

@@ -1,4 +1,4 @@
-"""Not-applicable form of records: the items that other items settle are left out.
+"""Not-applicable form of records: items that other items determine are left out.
 
 Where one side of an equivalence is a single level ("not applicable"), :class:`Coding` drops that
 level and leaves the item out of the record instead; most structural zeros vanish with it.
@@ -27,7 +27,7 @@ _ALL_CHOICES = 8
 @dataclass(frozen=True, eq=False)
 @displayed
 class Coding:
-    """A coding of records in which items that another variable settles are absent.
+    """A coding of records in which items that another variable determines are absent.
 
     An absent item's level is dropped from its variable; a record has code -1 there. The cells of
     the reduced schema stand for records too, cells that differ only in absent items for the same

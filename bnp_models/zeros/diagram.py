@@ -1,4 +1,5 @@
-"""Decision diagram of a union of conditions, which counts cells and finds records in it."""
+"""Decision diagram of a union of conditions, with which cells are counted and records are
+tested."""
 
 import math
 from collections.abc import Sequence
@@ -102,7 +103,8 @@ def search_order(union: Union) -> list[int]:
             stop = _ORDER_EFFORT / len(starts)
     if not sized:
         raise MicrodataError(
-            "the conditions are too intertwined for a compact form; give fewer or simpler ones"
+            "the structural zeros connect too many variables in too complicated a way; give fewer "
+            "or simpler ones"
         )
     stop = union.effort + _ORDER_EFFORT
     return min(_improved(union, start, size, stop) for size, start in sized)[1]

@@ -1,11 +1,11 @@
 """Equivalences that structural zeros imply between variables.
 
-Structural zeros often say that one item settles part of another: there is a mortgage to speak of if
-and only if the home is owned. On the feasible cells such an equivalence is an identity between
-indicators, 1[x_1 in A] = 1[x_2 in B], so that multiplying the probabilities of the levels A by e^t
-and those of B by e^-t leaves the truncated product distribution as it was: the likelihood says
-nothing about t. All directions of that kind are the sums of main effects that are constant on the
-feasible cells, a linear space which follows exactly from a few disjoint boxes.
+By structural zeros, one item often determines a part of another: there is a mortgage question to
+answer if and only if the home is owned. On the feasible cells such an equivalence is an identity
+between indicators, 1[x_1 in A] = 1[x_2 in B], so that multiplying the probabilities of the levels A
+by e^t and those of B by e^-t leaves the truncated product distribution as it was: the likelihood
+says nothing about t. All directions of that kind are the sums of main effects that are constant on
+the feasible cells, a linear space which follows exactly from a few disjoint boxes.
 """
 
 import math
@@ -36,7 +36,8 @@ class Equivalence:
     Attributes
     ----------
     variables : tuple of str
-        Two for an equivalence proper; more where no two variables alone are tied.
+        Two variables in an equivalence proper; more if the identity involves more than two
+        variables.
     levels : tuple of tuples of labels
         The levels of each variable that have a weight.
     weights : tuple of tuples of int

@@ -1,6 +1,7 @@
-"""Empty values that another variable settles, such as the occupation of children.
+"""Values that are missing because of another variable, such as the occupation of children.
 
-They are missing by design: where the questionnaire does not ask, there is no value to draw.
+They are missing by design: if the questionnaire does not ask a question, there is no value that
+could be drawn. The other variable is said to settle the empty values: it determines where they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ EMPTY = "(empty)"
 """Label of the level that other empty values become, where they are kept."""
 
 CHANCE = 1e-6
-"""Probability that values which are empty at random look as if another variable settled them: what
-is more probable is not taken for settled."""
+"""Largest probability, for values taken as settled by another variable, that values which are empty
+at random would look the same."""
 
 
 class Settled(NamedTuple):
@@ -61,9 +62,9 @@ def find_settled(
     label
         The level that stands for an empty value. Default: none does, they are missing.
     named
-        Pairs of a variable and the one whose empty values it settles, in either order, of which
-        that is known. Each of its levels with which all records are empty settles the other one,
-        however few they are.
+        Pairs, in either order, of a variable and another one whose empty values it is known to
+        settle. Each of its levels for which all records are empty then settles the other variable,
+        however few these records are.
 
     Raises
     ------
@@ -73,15 +74,17 @@ def find_settled(
     Returns
     -------
     settled
-        Variable by variable. Where a variable has several, it is empty if one of them says so; the
-        first settles most records, and the next ones are of the records that are left.
+        The entries are in the order of the variables. If a variable has several entries, it is
+        empty if at least one of them makes it empty. The first one settles most records, and each
+        of the next ones settles records that are left.
 
     Notes
     -----
-    A variable is settled where the other one tells of every record whether it is empty, or where it
-    is empty in so many records of some levels, and in all of them, that its share of empty values
-    would make this so by chance with a probability below `CHANCE` (for levels that are numbers in
-    order, in a run of adjacent ones).
+    A variable is settled by another one in two cases: the other one determines for every record
+    whether the variable is empty; or the variable is empty in all records of some levels of the
+    other one, and they are so many that, given its share of empty values, this has a probability
+    below `CHANCE` if values are empty at random (levels that are numbers in order are taken in runs
+    of adjacent ones).
 
     Examples
     --------
@@ -139,8 +142,8 @@ def _known(schema, codes, is_empty, counts, named) -> list[tuple[int, int]]:
         ]  # fmt: skip
         if not ways:
             raise MicrodataError(
-                f"has values in some records with every level of {quoted(pair[0])}, so that "
-                f"{quoted(pair[0])} does not settle where they are missing", column=pair[1],
+                f"has values in some records of every level of {quoted(pair[0])}, so that "
+                f"{quoted(pair[0])} does not determine where values are missing", column=pair[1],
             )  # fmt: skip
         found.append(ways[0])
     return found
@@ -289,10 +292,11 @@ def keep_empty(table: Records) -> Records:
 
 
 def ties(table: Records, named: Sequence[tuple[str, str]] = ()) -> StructuralZeros | None:
-    """Structural zeros that tie the level "not applicable" to what settles it.
+    """Structural zeros by which other variables determine the level "not applicable".
 
-    The level is certain where another variable says so, and where the variable has it in no other
-    records, it is impossible there. None where nothing settles it. `named` is as of `find_settled`.
+    The level is the only possible one where another variable settles it. If no other records of the
+    sample have the level, it is impossible for all others. None if nothing settles the level.
+    `named` is as of `find_settled`.
 
     Examples
     --------

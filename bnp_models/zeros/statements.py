@@ -1,4 +1,4 @@
-"""Files of conditions: what a cell says of a variable, a label, several, a range, or "not"."""
+"""Files of conditions, whose cells are a label, several labels, a range, or all labels but some."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -76,7 +76,7 @@ def _expanded(conditions, several) -> tuple[np.ndarray, np.ndarray]:
         row = max(numbers, key=lambda row: numbers[row])
         raise MicrodataError(
             f"the row stands for {numbers[row]:,} combinations, and all rows for {total:,}, more "
-            f"than {_MOST_COMBINATIONS:,}; say it by fewer variables or levels",
+            f"than {_MOST_COMBINATIONS:,}; describe it with fewer variables or levels",
             row=row,
         )
     sizes = np.ones(len(conditions), np.int64)
@@ -169,8 +169,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     Raises
     ------
     MicrodataError
-        If it means no level, if a range cuts one in two, or if a range is said of a variable with
-        a level that cannot be read as numbers.
+        If the text stands for no level, if a range contains only a part of a level, or if a range
+        is given for a variable with a level that cannot be read as numbers.
     """
     text = text.strip()
     known = {text_of(label).strip(): code for code, label in enumerate(labels)}
@@ -196,9 +196,10 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
             continue
         if interval.low < said.low or interval.high > said.high:
             raise MicrodataError(
-                f"{quoted(text)} cuts the level {quoted(labels[code])}; name levels as a|b"
+                f"{quoted(text)} contains only a part of the level {quoted(labels[code])}; name "
+                "whole levels, as a|b"
             )
         inside.append(code)
     if not inside:
-        raise MicrodataError(f"{quoted(text)} means no level (they are {listing(labels)})")
+        raise MicrodataError(f"{quoted(text)} contains no level (the levels are {listing(labels)})")
     return np.array(inside)

@@ -59,8 +59,8 @@ class StructuralZeros:
     Raises
     ------
     MicrodataError
-        If a code is out of range, a row fixes nothing, no feasible cell is left, or the
-        conditions are too intertwined for a diagram of moderate size.
+        If a code is out of range, a row fixes nothing, no feasible cell is left, or the conditions
+        are too complicated for a diagram of moderate size.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class StructuralZeros:
 
     @property
     def equivalences(self) -> tuple[Equivalence, ...]:
-        """Ties between two or more variables that hold in every feasible cell.
+        """Relations between two or more variables that hold in every feasible cell.
 
         ``str(equivalence)`` says it in words, such as "mortgage is 'not applicable' if and only if
         ownership is 'rented'". The E equivalences are independent and imply all others. Those of
@@ -248,9 +248,9 @@ class StructuralZeros:
 
     @cached_property
     def not_applicable(self) -> "NotApplicable":
-        """The form in which items that another variable settles are absent from the record.
+        """The form of the records without the items that another variable determines.
 
-        Records and conditions are as they were where no equivalence allows it. Errors as for
+        If no equivalence allows this, records and conditions stay as they are. Errors as for
         ``equivalences``.
         """
         absences = [
@@ -330,8 +330,8 @@ class StructuralZeros:
     def broken_by(self, record: np.ndarray) -> np.ndarray:
         """Return the rows of the conditions that a record breaks by its known values alone.
 
-        An impossible record may break none by itself: where only the conditions together leave
-        no value for the missing ones.
+        An impossible record may break no single condition: it is then impossible because no values
+        of the missing variables are possible under all conditions together.
 
         Parameters
         ----------
@@ -413,7 +413,7 @@ class StructuralZeros:
         """Why a record is impossible: the row of a condition, -1 for several, and words."""
         broken = self.broken_by(record)
         if not broken.size:
-            left = "the conditions leave no value for the missing ones, given"
+            left = "no values are possible for the missing ones, given"
             return -1, f"{left} {self._values(record)}"
         condition, row = self.conditions[broken[0]], int(self.rows[broken[0]])
         together = " together" if (condition >= 0).sum() > 1 else ""
@@ -457,7 +457,7 @@ class StructuralZeros:
 
 
 class NotApplicable(NamedTuple):
-    """Records without the items that other items settle, and the structural zeros left of them.
+    """Records without the items that other items determine, and the structural zeros that remain.
 
     Attributes
     ----------

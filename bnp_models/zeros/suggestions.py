@@ -1,4 +1,5 @@
-"""Candidates for structural zeros: combinations that a sample lacks and should have by chance."""
+"""Candidates for structural zeros: combinations that a sample lacks but would be expected to
+have."""
 
 import itertools
 import math
@@ -22,7 +23,7 @@ CONFIRM, EXPECTED, CHANCE = "#confirm", "#expected", "#chance"
 """Columns beside the variables; the first has "?" until a person removes it."""
 
 LEAST_EXPECTED = 5.0
-"""Records that a combination has to be expected to have, of which there are none."""
+"""Expected number of records from which a combination without records is suggested."""
 
 # Cells of a table of three variables, and rounds of fitting its two-way margins.
 _MOST_CELLS, _ROUNDS = 20_000, 20
@@ -37,16 +38,16 @@ _Row: TypeAlias = tuple[float, dict[int, list[int]]]
 def suggest_conditions(
     table: Records, least: float = LEAST_EXPECTED, most: int = 200, progress: bool = False
 ) -> pd.DataFrame:
-    """Suggest structural zeros, for a person to confirm or to strike out.
+    """Suggest structural zeros, each of which a person has to confirm or remove.
 
     Parameters
     ----------
     table
         Records; those with a missing value count in the tables of the variables they have.
     least
-        Expected records from which on an empty combination is suggested.
+        Expected number of records from which an empty combination is suggested.
     most
-        Rows at the most, those with the largest expected counts.
+        Largest number of rows; those with the largest expected counts are returned.
     progress
         Show a bar on stderr where it takes longer than a second: there are as many tables as
         triples of variables.
@@ -60,12 +61,12 @@ def suggest_conditions(
 
     Notes
     -----
-    Of two variables, the expected count is that of independent ones; runs of adjacent levels of
-    numbers in order are taken together. Where one variable settles the other, as a municipality
-    its region, there is one row for each level of the other, which names all that it does not go
-    with (`settled_conditions`). Of three, it is that of the log-linear model with all
-    two-way interactions, of cells whose two-way counts are all positive. A zero in a sample is no
-    proof: what cannot occur is known from the questionnaire, not from the data.
+    For two variables, the expected count is that under independence; runs of adjacent levels of
+    numbers in order are taken together. If one variable determines the other, as a municipality
+    determines its region, there is one row for each level of the other, which names all levels with
+    which it cannot occur (`settled_conditions`). For three variables, it is that of the log-linear
+    model with all two-way interactions, for cells whose two-way counts are all positive. A zero in
+    a sample is no proof: what cannot occur is known from the questionnaire, not from the data.
 
     Examples
     --------
@@ -98,21 +99,22 @@ def suggest_conditions(
 
 
 def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tuple[str, str]]:
-    """Find pairs of variables of which the first settles the second in all records.
+    """Find pairs of variables of which the first determines the second in all records.
 
     Parameters
     ----------
     table
         Records; those with a missing value count in the tables of the variables they have.
     least
-        Records from which on this is no chance: those that would have another value of the second
-        variable than the first record with their value of the first, if the two were independent.
+        Least expected number of records, if the two variables were independent, that would have
+        another value of the second variable than the first record with their value of the first.
+        With fewer, the relation may be due to chance.
 
     Returns
     -------
     pairs
-        Names, such as ("municipality", "region"). Of two variables that settle each other, the
-        one that comes first in the table is first.
+        Names, such as ("municipality", "region"). If two variables determine each other, the one
+        that comes first in the table is first.
 
     Examples
     --------
@@ -133,12 +135,12 @@ def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tu
 
 
 def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
-    """Return the structural zeros that say that one variable settles another, as in a sample.
+    """Return the structural zeros by which one variable determines another, as in a sample.
 
     Parameters
     ----------
     table
-        Records. Each level of `by` that they have with a known value of `of` is settled.
+        Records. A level of `by` determines the level of `of` if some record has both values.
     by, of
         Variables, as municipality and region.
 
@@ -159,7 +161,7 @@ def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
         if name not in schema.variables:
             raise unknown_variable(name, schema.variables, "variable")
     if by == of:
-        raise MicrodataError("a variable settles itself in any case; name another", column=by)
+        raise MicrodataError("a variable always determines itself; name another", column=by)
     first, second = schema.variables.index(by), schema.variables.index(of)
     codes = cells.codes.T
     counts, _ = _counts(schema, codes, (codes < 0).any(axis=1), cells.counts, (first, second))
@@ -168,8 +170,9 @@ def settled_conditions(table: Records, by: str, of: str) -> StructuralZeros:
         label = schema.levels[first][several[0]]
         others = [schema.levels[second][b] for b in np.flatnonzero(counts[several[0]])]
         raise MicrodataError(
-            f"does not settle {quoted(of)}: records with {quoted(label)} have {listing(others)} "
-            f"({several.size} of its levels have several); correct them, or leave this out",
+            f"does not determine {quoted(of)}: records with {quoted(label)} have {listing(others)} "
+            f"({several.size} of its levels have several); correct these records, or leave this "
+            "option out",
             column=by,
         )
     impossible = np.argwhere((counts == 0) & counts.any(axis=1, keepdims=True))

@@ -81,7 +81,7 @@ def test_columns_that_are_dropped(tmp_path, asked, capsys):
     assert main((*command, drop, names, "--weights", "w")) == 130
     assert asked.pop()[0].schema.variables[:2] == ("sex", "age")
     assert main((*command, drop, names, "--variables", "sex,age")) == 2
-    assert "--drop: is for all columns but some" in error_of(capsys)
+    assert "--drop: names columns to leave out, but" in error_of(capsys)
     assert main((*command, drop, "a")) == 2
     said = error_of(capsys)
     assert "--drop: " in said and "column 'a': unknown column" in said
@@ -194,8 +194,10 @@ def test_one_variable_that_settles_another(tmp_path, asked, capsys):
         assert asked.pop()[1].num_feasible_cells == frame["town"].nunique() * 2
     assert main((*command, "--settles", "sex=region")) == 2
     said = error_of(capsys)
-    assert "--settles sex=region: " in said and "does not settle 'region': records with 'f'" in said
-    for pair, what in (("town=land", "unknown variable"), ("town=town", "settles itself")):
+    assert (
+        "--settles sex=region: " in said and "does not determine 'region': records with 'f'" in said
+    )
+    for pair, what in (("town=land", "unknown variable"), ("town=town", "determines itself")):
         assert main((*command, "--settles", pair)) == 2
         assert what in error_of(capsys)
     assert main((*command, "--settles", "town")) == 2
@@ -273,7 +275,7 @@ def test_spouses_of_one_sex(tmp_path, asked, capsys):
     frame.loc[60, "sex"] = "m"
     assert made_from(frame, tmp_path, *shipped) == 2
     said = error_of(capsys)
-    row = re.search("by a row (.+) of --roles", said)[1]
+    row = re.search("add a row (.+) to the file of --roles", said)[1]
     roles = tmp_path / "roles.csv"
     roles.write_text(f"role,label\n{shlex.split(row)[0]}\n")
     assert made_from(frame, tmp_path, *shipped, "--roles", str(roles)) == 130

@@ -27,6 +27,9 @@ def test_a_number_of_a_variable():
 
 def test_a_number_that_may_be_the_least():
     assert number_at_least(0)("0") == 0
-    for text, said in (("-1", "-1 is out of range: at least 0"), ("x", "'x' is not a number")):
+    for text, said in (
+        ("-1", "-1 is out of range; it must be at least 0"),
+        ("x", "'x' is not a number"),
+    ):
         with pytest.raises(argparse.ArgumentTypeError, match=said):
             number_at_least(0)(text)

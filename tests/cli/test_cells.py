@@ -172,7 +172,7 @@ BAD = {
     "own column": (GOOD.replace("y", "risk"), [], ["a.csv", "column 'risk'", "cells.csv"]),
     "population": (GOOD, ["--population-size", "2"], ["a.csv", "population size 2", "3 records"]),
     "few cells": (GOOD, ["--cells", "1"], ["a.csv", "1 cells are fewer than the 2"]),
-    "b of model 2": (GOOD, ["--b", "5"], ["--b", "polettini-stander-1 only"]),
+    "b of model 2": (GOOD, ["--b", "5"], ["--b", "only with --model polettini-stander-1;"]),
     "alpha": (GOOD, ["--alpha", "0"], ["--alpha", "out of range"]),
     "gamma": (GOOD, ["--gamma", "1.5"], ["gamma must be above 0 and at most 1"]),
     "mixture": (GOOD, ["--empty-phat", "0.5"], ["--empty-phat", "0.0034:0.86"]),
@@ -181,7 +181,7 @@ BAD = {
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
-    "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 and"]),
+    "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 or"]),
     "gamma of hdp": (GOOD, ["--model", "hdp", "--gamma", "1"], ["--gamma", "polettini-stander-2"]),
 }  # fmt: skip
 

@@ -144,7 +144,7 @@ def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--processes", "2"), "go with --distributed"),
+        (("--processes", "2"), "only with --distributed"),
         (
             ("--distributed", "--coordinator", "localhost:1", "--processes", "2"),
             "give --coordinator",
@@ -270,7 +270,7 @@ BAD = {
     "one record": ("x,y\n1,2\n", [], ["a.csv", "1 usable record "]),
     "ragged row": ("x,y\n1,2\n1\n", [], ["a.csv", "row 1 (line 3)", "1 cells"]),
     "missing": ("x,y\n1,2\n1,\n3,4\n", ["--baselines"],
-                ["--baselines: takes no missing values", "bnp-models impute"]),
+                ["--baselines: cannot be used if values of key", "bnp-models impute"]),
     "missing in cells": ("x,y\n1,2\n1,\n3,4\n", ["--model", "polettini-stander-1"],
                          ["a.csv", "row 1 (line 3)", "column 'y'", "missing", "bnp-models impute"]),
     "every value missing": ("x,y,z\n1,,\n1,,\n3,,\n", [],
@@ -289,17 +289,17 @@ BAD = {
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
     "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
     "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
-                   ["--components", "mixed-membership, nplcm and tnplcm only"]),
+                   ["--components", "only with --model mixed-membership, nplcm or tnplcm"]),
     "augmentation": ("x,y\n1,2\n3,4\n", ["--model", "tnplcm", "--augmentation", "boxes"],
-                     ["--augmentation", "hdp and mixed-membership only"]),
+                     ["--augmentation", "only with --model hdp or mixed-membership"]),
     "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
-                       ["--not-applicable", "hdp and mixed-membership only"]),
+                       ["--not-applicable", "only with --model hdp or mixed-membership"]),
     "augmentation of nothing": ("x,y\n1,2\n3,4\n", ["--augmentation", "simulation"],
-                                ["--augmentation", "--conditions", "give them too"]),
+                                ["--augmentation", "only with structural zeros; add --conditions"]),
     "not applicable to nothing": ("x,y\n1,2\n3,4\n", ["--not-applicable"],
-                                  ["--not-applicable", "--conditions", "give them too"]),
+                                  ["--not-applicable", "structural zeros; add --conditions"]),
     "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
-                      ["--concentration", "hdp only"]),
+                      ["--concentration", "only with --model hdp;"]),
     "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
                       ["--components", "out of range"]),
     "no target": ("x,y\n1,2\n3,4\n", ["--draws", "9", "--max-minutes", "5"],
@@ -502,7 +502,7 @@ def test_stata_files_of_names_that_it_cannot_have(synthesized, latent_files, tmp
     arguments[5] = ",".join(expected)
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert "for .dta, with their names as labels: 'int' -> v_int, 'class of worker' -> " in said
+    assert "the labels of the columns): 'int' -> v_int, 'class of worker' -> " in said
     made = str(out / "synthetic_1.dta")
     labels = pyreadstat.read_dta(made, metadataonly=True)[1].column_names_to_labels
     assert {label: own for own, label in labels.items() if label} == {

@@ -66,7 +66,10 @@ def test_compare(csv, tmp_path, capsys, monkeypatch):
     ("more", "parts"),
     [
         (["--models", "hdp,polettini-stander-1"], ["'polettini-stander-1'", "hdp"]),
-        (["--models", "hdp:components=3"], ["'components=3'", "no option of hdp", "level-prior"]),
+        (
+            ["--models", "hdp:components=3"],
+            ["'components=3'", "does not set an option of hdp", "level-prior"],
+        ),
         (["--models", "nplcm:components=1"], ["components must be"]),
         (["--folds", "6"], ["--folds 6", "--parts 5"]),
         (["--parts", "5000"], ["--parts 5000"]),
@@ -115,10 +118,10 @@ def test_coarser_keys(csv, tmp_path):
     ("more", "parts"),
     [
         (["--what-if", "drop:income"], ["--what-if", "income"]),
-        (["--what-if", "age"], ["--what-if", "'age' is no coarsening"]),
+        (["--what-if", "age"], ["--what-if", "'age' is not a coarsening"]),
         (["--keys", "age,income"], ["income"]),
         (["--keys", "age", "--variables", "sex,race"], ["--keys", "age"]),
-        (["--model", "polettini-stander-1", "--keys", "age"], ["--keys", "models of cells"]),
+        (["--model", "polettini-stander-1", "--keys", "age"], ["--keys", "a model of cells"]),
     ],
 )
 def test_bad_coarsenings_are_refused(more, parts, csv, tmp_path, capsys):

@@ -48,11 +48,11 @@ def test_rows_with_given_values(finished, tmp_path, capsys):
     capsys.readouterr()
     for words, problem in (
         (["--given", "sex=x"], "--given: column 'sex': value 'x' is not a declared level"),
-        (["--given", "sex=Male", "--keep", "age"], "--given: with --keep"),
-        (["--given", "sex=Male", "--method", "balanced"], "--given: records are drawn given"),
-        (["--components", "5"], "was made with another --components"),
-        (["--variables", "age,sex"], "its sample has other records, variables or levels"),
-        (["--datasets", "41"], "--datasets 41: each needs a draw of its own, but only 40"),
+        (["--given", "sex=Male", "--keep", "age"], "--given: cannot be used with --keep"),
+        (["--given", "sex=Male", "--method", "balanced"], "--given: records can be drawn given"),
+        (["--components", "5"], "was made with other values of --components"),
+        (["--variables", "age,sex"], "sample of this run has other records, variables or levels"),
+        (["--datasets", "41"], "--datasets 41: each data set needs a draw of its own, but only 40"),
     ):  # fmt: skip
         assert main([*again, *words, "--out", str(tmp_path / "no")]) == 2
         assert problem in one_line(capsys) and not (tmp_path / "no").exists()

@@ -159,7 +159,9 @@ def test_signals(command, tmp_path, capsys, monkeypatch, number, where):
     finally:
         signal.signal(signal.SIGINT, before)
     said = one_line(capsys)
-    assert (f"the results in {out} are whole" if where == "end" else "repeat the command") in said
+    assert (
+        f"the results in {out} are complete" if where == "end" else "repeat the command"
+    ) in said
     assert sorted(contents(out)) == (FILES if where == "end" else [])
 
 

@@ -152,7 +152,7 @@ def test_bins_of_households(frame, tmp_path, capsys):
     assert main((*judge, *reading, "--out", str(judged))) == 0
     # In the usual encoding the towns are others.
     assert main((*judge, *reading[2:], "--out", str(judged))) == 2
-    assert "is no label of the original" in one_line(capsys)
+    assert "is not a label of the original" in one_line(capsys)
     rules = tmp_path / "rules.py"
     rules.write_text(
         "from bnp_models.rules import at_most, aged\nrules = at_most(3, aged(at_least=60))\n"

@@ -103,7 +103,7 @@ def test_evaluation_counts_as_records_do(sample):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["synthesize", "{}/sample", "--format", "dta"], ["--format dta", "leave it out"]),
+        (["synthesize", "{}/sample", "--format", "dta"], ["--format dta", "leave --format out"]),
         (["risk", "{}/gone", "--model", "nplcm", "--population-size", "5000"],
          ["gone", "row 600", "'age'", "missing"]),
         (["risk", "{}/sample", "--model", "nplcm", "--population-size", "5000", "--validate", "2"],

@@ -55,7 +55,7 @@ def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
         (("--groups", "job=none.csv"), "none.csv: cannot be read"),
         (("--groups", "job=jobs.csv", "--ordered", "job"), "--groups of 'job' and ordered"),
         (("--groups", "job=jobs.csv", "--what-if", "group:sex"), "'sex': has no groups"),
-        (("--model", "polettini-stander-1", "--groups", "job=jobs.csv"), "--groups: is an option"),
+        (("--model", "polettini-stander-1", "--groups", "job=jobs.csv"), "--groups: can be used"),
     ],
 )  # fmt: skip
 def test_what_is_refused(folder, tmp_path, capsys, more, says, monkeypatch):

@@ -47,8 +47,11 @@ def suggest(path, *options):
         (("--bins", "age=4", "--level", "age=98"), "column 'age': has no value '98'"),
         (("--bins", "age=4", "--number", "age=98"), "column 'age': has no value '98'"),
         (("--level", "ages=98"), "unknown variable"),
-        (("--decimal", ";"), "--decimal: ';' cannot be before decimals"),
-        (("--decimal", ",", "--thousands", ","), "--thousands: ',' cannot be before decimals and"),
+        (("--decimal", ";"), "--decimal: ';' cannot be the decimal mark"),
+        (
+            ("--decimal", ",", "--thousands", ","),
+            "--thousands: ',' cannot be both the decimal mark",
+        ),
         (("--decimal", ".", "--bins", "income=4"), "cannot be read as numbers with"),
     ],
 )
@@ -116,14 +119,14 @@ def test_labels_that_are_no_numbers_are_said(tmp_path, capsys):
     numbers = [str(k) for k in range(60)]
     pd.DataFrame({"x": [*numbers, *["unknown"] * 5, *["90+"] * 3]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 0
-    assert "keeps levels of column 'x' that are no single numbers: '90+' (3 records) and "\
-        "'unknown' (5 records)" in capsys.readouterr().err  # fmt: skip
+    assert "levels of column 'x' that are not single numbers stay as they are: '90+' (3 records)"\
+        " and 'unknown' (5 records)" in capsys.readouterr().err  # fmt: skip
     pd.DataFrame({"x": [*numbers, "12.5.1", "12.5.1", "30-40"]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 2
     assert "'12.5.1' (2 records) cannot be read as numbers" in one_line(capsys)
     pd.DataFrame({"x": [*numbers, "30-40"]}).to_csv(path, index=False)
     assert suggest(path, "--bins", "x=3") == 2
-    assert "level '30-40' is not one number" in one_line(capsys)
+    assert "level '30-40' is not a single number" in one_line(capsys)
 
 
 def test_bins_exempt_no_column_from_being_identifying(tmp_path, capsys):
@@ -157,7 +160,7 @@ def test_another_notation_of_columns_that_nobody_asked_for(tmp_path, capsys):
     assert suggest(path) == 0
     assert "column 'x' looks like numbers with a decimal comma" in capsys.readouterr().err
     assert suggest(path, "--merge-rare", "4") == 2
-    assert "--merge-rare 4 would take it for labels" in one_line(capsys)
+    assert "--merge-rare 4 would take its values for labels" in one_line(capsys)
     assert suggest(path, "--merge-rare", "4", "--decimal", ",") == 0
     capsys.readouterr()
     frame.assign(x=[f"{k}.200" for k in range(2, 22)] * 3).to_csv(path, index=False)
@@ -208,4 +211,4 @@ def test_codes_among_the_ranges_of_a_recoding(tmp_path, capsys):
     # Ranges need numbers.
     assert "column 'age' were read with a decimal comma" in capsys.readouterr().err
     assert suggest(path, "--recode-by", str(file), "--level", "age=9999") == 2
-    assert "give the value a row there" in one_line(capsys)
+    assert "give the value a row in this file" in one_line(capsys)

@@ -43,7 +43,7 @@ def test_a_folder_in_use_is_refused(holder, tmp_path, capsys):
     before = sorted(tmp_path.iterdir())
     assert main([*words, str(tmp_path)]) == 2
     said = one_line(capsys)
-    assert f"another run is at work there (process {holder.pid} on " in said
+    assert f"another run is using this folder (process {holder.pid} on " in said
     assert sorted(tmp_path.iterdir()) == before
     # A killed process holds nothing, whatever file it leaves.
     os.kill(holder.pid, signal.SIGKILL)

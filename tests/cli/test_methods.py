@@ -47,7 +47,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         "--datasets", "2", "--out", str(out),
     ]) == 0  # fmt: skip
     said = capsys.readouterr().out
-    assert ("good for: tables" in said, "good for: estimates" in said) == (
+    assert ("use: tables" in said, "use: estimates" in said) == (
         method != "predictive", method == "predictive",
     )  # fmt: skip
     original = pd.read_csv(sample, keep_default_na=False)
@@ -96,7 +96,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
-        (["synthesize", "--for", "tables", "--method", "balanced"], "--for: is not for files"),
+        (["synthesize", "--for", "tables", "--method", "balanced"], "--for: cannot be used"),
         (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "'age' is also put into bins"),
         (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
         (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),

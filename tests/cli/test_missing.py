@@ -77,17 +77,19 @@ def test_synthetic_files_keep_missing_values_where_asked(folder):
 def test_columns_that_settle_others_may_be_named(folder, capsys):
     words = ["conditions", "suggest", str(folder / "survey.csv"), "--out"]
     assert main([*words, str(folder / "z.csv"), "--settles-empty", "age=job"]) == 0
-    assert "these values are the level" in capsys.readouterr().err
+    assert "these values become the level" in capsys.readouterr().err
     found = pd.read_csv(folder / "z.csv", keep_default_na=False)
     assert (found["job"] == NOT_APPLICABLE).any()
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "region=job"]) == 2
     assert "survey.csv, column 'job'" in capsys.readouterr().err
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
-    assert "is not one variable that settles another" in capsys.readouterr().err
+    assert (
+        "is not two variables, of which the first determines the second" in capsys.readouterr().err
+    )
     # Ages settle where jobs are empty, not which jobs there are.
     words = ["synthesize", str(folder / "survey.csv"), "--out", str(folder / "w")]
     assert main([*words, "--allow-identifying", "--settles", "age=job"]) == 2
-    assert "empty: --settles-empty age=job" in capsys.readouterr().err
+    assert "missing, say --settles-empty age=job" in capsys.readouterr().err
 
 
 def test_completed_files_leave_what_does_not_apply(folder):
@@ -135,8 +137,8 @@ def test_the_risk_of_a_file_with_gaps_is_read_in_either_way(folder, capsys):
 def test_what_takes_no_missing_values_says_so_before_any_work(folder, capsys):
     words = ["risk", str(folder / "survey.csv"), *SIZE, "--out", str(folder / "no")]
     for more, said in (
-        (["--validate"], "--validate: takes no missing values"),
-        (["--baselines"], "--baselines: takes no missing values"),
+        (["--validate"], "--validate: cannot be used if values of key variables are missing"),
+        (["--baselines"], "--baselines: cannot be used if values of key variables are missing"),
         (["--all-records"], "--missing-keys wildcard"),
         (["--empty-as-level"], "only without structural zeros"),
     ):
@@ -177,7 +179,7 @@ def test_what_protect_and_synthesize_write_has_a_risk(folder, tmp_path):
 def test_nothing_is_left_to_impute(folder, capsys):
     words = ["impute", str(folder / "survey.csv"), "--variables", "age,job", "--empty-as-level"]
     assert main([*words, "--out", str(folder / "nothing")]) == 2
-    assert "but those that --empty-as-level makes a level" in capsys.readouterr().err
+    assert "--empty-as-level has made all missing values a level" in capsys.readouterr().err
 
 
 def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, monkeypatch):
@@ -193,4 +195,4 @@ def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, mon
     # Where nothing ties the level, that is said too.
     words = ["synthesize", *words[1:4], *CHAINS[:-1], "--empty-as-level"]
     assert main([*words, "--model", "nplcm", "--out", str(folder / "untied")]) == 2
-    assert "takes no structural zeros and may draw others" in capsys.readouterr().err
+    assert "takes no structural zeros, and may draw other values" in capsys.readouterr().err

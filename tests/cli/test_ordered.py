@@ -49,7 +49,7 @@ def test_ordered_variables_in_bins_and_by_declared_levels(folder, tmp_path):
         (("--ordered", "group", "--levels", "reversed.csv"),
          r"column 'group': the levels .* not in the order .*--levels"),
         (("--ordered", "ages"), "column 'ages': cannot be ordered, only age, group, sex can"),
-        (("--model", "polettini-stander-1", "--ordered", "age"), "--ordered: is an option of"),
+        (("--model", "polettini-stander-1", "--ordered", "age"), "--ordered: can be used only"),
     ],
 )  # fmt: skip
 def test_what_is_refused(folder, tmp_path, capsys, more, says, monkeypatch):

@@ -115,9 +115,9 @@ def test_protect_by_k_anonymity(csv, tmp_path, capsys):
                 assert (like.all(axis=1) & (made["region"] == own["region"])).sum() >= k
     for words, problem in (
         (["--k", "9=3"], "--k: there are 3 variables"), (["--strata", "region"], "--max-tau1"),
-        (["--k", "3", "--strata", "sex"], "the column of the strata is no key variable"),
+        (["--k", "3", "--strata", "sex"], "the column of the strata cannot be a key variable"),
         (["--k", "1"], "not a number of records of at least 2"),
-        (["--max-tau1", "3", "--strata", "region"], "--strata: says where --k is asked for"),
+        (["--max-tau1", "3", "--strata", "region"], "--strata: is used only with --k"),
         (["--k", "age,no=3"], "no"),
     ):  # fmt: skip
         assert main([*call, *words, "--out", str(tmp_path / "no")]) == 2
@@ -187,7 +187,7 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
     assert re.search(r"column '(age|education)': value '.*( to |\+).*'", one_line(capsys))
     other = ["--changes", str(out / "run.json")]
     assert main([*judged, str(tmp_path / "f"), *other]) == 2
-    assert "is no changes.json of bnp-models protect" in one_line(capsys)
+    assert "is not a changes.json that bnp-models protect has written" in one_line(capsys)
     assert not (tmp_path / "f").exists()
 
 
@@ -222,8 +222,8 @@ def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
     assert "sex" not in pd.read_csv(again / "protected.csv")
     assert (again / "recoding.csv").read_text().startswith("variable,level,becomes\n")
     for more, says in (
-        (["--top-code", "age=65"], "--top-code: 'age' is recoded by"),
-        (["--bins", "age=3"], "--bins: 'age' is recoded by"),
+        (["--top-code", "age=65"], "--top-code: 'age' is also recoded by"),
+        (["--bins", "age=3"], "--bins: 'age' is also recoded by"),
         (["--household", "person"], "--recode-by: "),
     ):  # fmt: skip
         capsys.readouterr()
@@ -254,7 +254,7 @@ def test_what_is_refused(command, more, parts, csv, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("more", "part"), [(["--conditions", "zeros.csv"], "structural zeros"),
-                       (["--weights", "w"], "takes no design weights")],
+                       (["--weights", "w"], "cannot be used with --weights")],
 )  # fmt: skip
 def test_new_chains_are_refused_where_there_could_be_none(more, part, csv, tmp_path, capsys):
     frame = pd.read_csv(csv)

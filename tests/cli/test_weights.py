@@ -97,12 +97,14 @@ def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["synthesize", str(source), "--model", "ndpmpm", "--household", "y", "--weights",
                  "w", "--out", str(out)]) == 2  # fmt: skip
-    assert "--weights: the ndpmpm model takes none" in one_line(capsys)
+    assert "--weights: the ndpmpm model takes no design weights" in one_line(capsys)
     folder = tmp_path / "folder"
     folder.mkdir()
     pd.read_csv(source).to_parquet(folder / "part.parquet", index=False)
     assert main(risk_of(folder, out, "--weights", "w")) == 2
-    assert "--weights: the nplcm model counts the cells of a folder" in one_line(capsys)
+    assert "--weights: cannot be used if SAMPLE is a folder, because the nplcm model" in one_line(
+        capsys
+    )
     assert main(["impute", str(source), "--weights", "w", "--out", str(out)]) == 2
     assert "unrecognized arguments: --weights" in one_line(capsys)
     assert not out.exists()

@@ -87,7 +87,7 @@ def test_labels_and_missing_values():
     assert codes[2] == len(bins.labels) - 1 and codes[3] == 1
     drawn = bins.draw(np.random.default_rng(0), np.array([-1, 0, 1]))
     assert drawn[0] is None and drawn[1] == "unknown"
-    with pytest.raises(bnp.MicrodataError, match="column 'x'.*is no number"):
+    with pytest.raises(bnp.MicrodataError, match="column 'x'.*is neither a number"):
         bins.code(["other"])
 
 
@@ -99,7 +99,7 @@ def test_what_stays_beside_the_bins():
     drawn = bins.draw(np.random.default_rng(0), np.arange(6))
     assert drawn[[0, 1, 2, 5]].tolist() == ["under 10", "none", "9999", "90+"]
     for label, said in (
-        ("20-30", "'20-30' is not one number"), ("12,5", "cannot be read"), ("99 €", "a unit"),
+        ("20-30", "'20-30' is not a single number"), ("12,5", "cannot be read"), ("99 €", "a unit"),
     ):  # fmt: skip
         with pytest.raises(bnp.MicrodataError, match=said):
             bnp.data.Bins.choose("x", ["1", "25", "60", label], np.full(4, 5), 2)

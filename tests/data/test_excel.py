@@ -46,7 +46,7 @@ def test_what_is_no_workbook(tmp_path, monkeypatch):
     with pytest.raises(MicrodataError, match="the sheet is empty"):
         read_microdata(path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MicrodataError, match="needs openpyxl"):
+    with pytest.raises(MicrodataError, match="the package openpyxl"):
         read_microdata(path)
 
 
@@ -100,7 +100,9 @@ def test_what_stands_beside_the_header(tmp_path, caplog):
     # Row names are, and that is said.
     workbook(path, [[None, *CELLS[0]], *([k, *row] for k, row in enumerate(CELLS[1:]))])
     assert read_microdata(path).schema.variables == tuple(CELLS[0])
-    assert "left out: the first, which has no name and numbers the rows" in caplog.text
+    assert (
+        "left out: the first, which has no name and a different value in every row" in caplog.text
+    )
 
 
 def test_the_sheet_that_is_asked_for(tmp_path, caplog):

@@ -124,9 +124,9 @@ def test_statements_mean_the_levels_whose_numbers_they_hold(made, number, more, 
     if text in labels:
         return
     if any(0 < share < 1 for share in shares):
-        said = "cuts the level"
+        said = "contains only a part of the level"
     elif not any(shares):
-        said = "means no level"
+        said = "contains no level"
     else:
         assert codes_meant(text, [*labels, *others]).tolist() == np.flatnonzero(shares).tolist()
         return

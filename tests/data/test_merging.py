@@ -29,7 +29,7 @@ def test_top_coding(text):
     # Another file of the same kind: its own numbers above, or the level.
     other = table_of(age=["3", "120", "85+", "84"], sex=list("abab"))
     assert in_bins(other, merged).codes[:, 0].tolist() == [0, 3, 3, 2]
-    with pytest.raises(MicrodataError, match="'age': value '4' is no label of the original"):
+    with pytest.raises(MicrodataError, match="'age': value '4' is not a label of the original"):
         in_bins(table_of(age=["3", "4"], sex=list("ab")), merged)
 
 
@@ -55,7 +55,7 @@ def test_labels_before_and_after_the_numbers_keep_their_codes(rare):
     assert merged["age"].code(["80", 60, "60+", "Unknown", "55-59"]).tolist() == [3, 3, 3, 5, 2]
     assert merged["age"].code(["61-64", "over 70"]).tolist() == [3, 3]
     for other in ("58-64", "59", "unknown"):
-        with pytest.raises(MicrodataError, match="is no label of the original"):
+        with pytest.raises(MicrodataError, match="is not a label of the original"):
             merged["age"].code([other])
 
 

@@ -157,13 +157,13 @@ def test_next_year_is_recoded_alike(tmp_path):
         ("sex,f,f\nsex,m,", "row 1 (line 3), column 'becomes': the cell is empty; name a level"),
         ("sex,,f", "row 0 (line 2), column 'level': the cell is empty; name a level"),
         ("sex,f,x\nsex,f,y", "row 1 (line 3), column 'level': level 'f' of 'sex' has two rows"),
-        ("sex,,\nsex,f,x", "row 1 (line 3), column 'variable': 'sex' is dropped and has levels"),
-        ("sex,f,x\nsex,,", "row 1 (line 3), column 'variable': 'sex' is dropped and has levels"),
+        ("sex,,\nsex,f,x", "row 1 (line 3), column 'variable': 'sex' has a row that drops it"),
+        ("sex,f,x\nsex,,", "row 1 (line 3), column 'variable': 'sex' has a row that drops it"),
         ("age,<50,x\nage,40 to <90,y",
          "row 1 (line 3), column 'level': '40 to <90' and '<50' of 'age' overlap"),
-        ("age,<50,x\nage,>=90,y", "recoding.csv: level 84 of 'age' has no row; say what it"),
-        ("sex,f,x", "recoding.csv: level 'm' of 'sex' has no row; say what it becomes"),
-        ("age,,\njob,,\nsex,,", "recoding.csv: every variable is dropped; leave one at least"),
+        ("age,<50,x\nage,>=90,y", "recoding.csv: level 84 of 'age' has no row; add a row"),
+        ("sex,f,x", "recoding.csv: level 'm' of 'sex' has no row; add a row that says what"),
+        ("age,,\njob,,\nsex,,", "recoding.csv: every variable is dropped; keep at least one"),
     ],
 )  # fmt: skip
 def test_errors_name_their_place(rows, says, tmp_path):

@@ -50,7 +50,7 @@ def test_files_are_normalised_like_the_declared_levels(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text("prov\n1.0\n2\n")
     levels = {"prov": ["01", "02"]}
-    with pytest.raises(MicrodataError, match="if it is '01', say --normalise"):
+    with pytest.raises(MicrodataError, match="if it is another spelling of '01', say --normalise"):
         bnp.read_microdata(path, levels=levels)
     table = bnp.read_microdata(path, levels=levels, reading=bnp.io.Reading(normalise=True))
     assert table.to_frame()["prov"].tolist() == ["01", "02"]

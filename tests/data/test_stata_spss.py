@@ -126,7 +126,9 @@ def test_what_cannot_be_read_or_written(folder, tmp_path, monkeypatch):
     with pytest.raises(bnp.MicrodataError, match="column 'x': values 1 and 2 are both labelled"):
         bnp.read_microdata(tmp_path / "twice.sav")
     for name, kind in (("x" * 81, "dta"), ("é" * 129, "sav")):
-        with pytest.raises(bnp.io.FormatError, match="neither for a column nor as its label"):
+        with pytest.raises(
+            bnp.io.FormatError, match="both as the name of a column and as its label"
+        ):
             bnp.io.write_frame(pd.DataFrame({name: [1]}), tmp_path / f"a.{kind}")
     assert not list(tmp_path.glob("*a.*"))
     imported = builtins.__import__
@@ -173,7 +175,8 @@ def test_names_that_no_label_can_hold_are_refused_first(tmp_path, capsys):
     for kind, more in (("dta", carried), ("sav", [])):
         assert main(["synthesize", str(sample), "--format", kind, "--out", str(out), *more]) == 2
         said = one_line(capsys)
-        assert f"--format {kind}: column '{name}': a .{kind} file" in said and "shorten it" in said
+        where = f"--format {kind}: column '{name}': "
+        assert f"{where}this name is too long for a .{kind} file" in said and "shorten it" in said
     assert not out.exists()
 
 

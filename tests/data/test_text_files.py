@@ -160,7 +160,7 @@ def test_rare_separators_are_looked_for_where_there_is_one_column(sep, numbered,
     assert layout.names == TABLE[0]
     assert layout.positions == [0 + numbered, 1 + numbered, 2 + numbered]
     assert "between cells; --sep names another character" in caplog.text
-    assert ("numbers the rows" in caplog.text) is numbered
+    assert ("a different value in every row" in caplog.text) is numbered
     # That other character.
     path.write_text(table(sep))
     assert rows_of(path, Reading(","))[0] == [sep.join(TABLE[0])]
@@ -223,7 +223,7 @@ def test_how_a_file_cannot_be_written():
     with pytest.raises(MicrodataError, match="skip is -1; give a number of lines, 0 or more"):
         Reading(skip=-1)
     for sep in ("", ";;", '"', "\n"):
-        with pytest.raises(MicrodataError, match="cannot be between cells"):
+        with pytest.raises(MicrodataError, match="cannot separate cells"):
             Reading(sep)
     with pytest.raises(MicrodataError, match="there is no encoding called 'ascii-9'"):
         Reading(encoding="ascii-9")

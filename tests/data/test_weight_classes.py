@@ -85,6 +85,6 @@ def test_what_is_refused_and_what_is_warned_of():
     assert light.warnings(18) == [] and light.warnings() == []
     assert "the weights add up to 18" in light.warnings(40)[0]
     equal = bnp.weighted_microdata(records(), np.full(6, 2.5))
-    assert equal.warnings(15) == ["all design weights are equal: they change nothing"]
+    assert equal.warnings(15) == ["all design weights are equal, so that they change nothing"]
     (sentence,) = bnp.weighted_microdata(records(41), np.geomspace(1, 1e6, 41)).warnings()
     assert "differ by a factor of up to" in sentence

@@ -26,7 +26,7 @@ def test_a_missing_value_is_impossible_where_no_completion_is():
     nothing = bnp.StructuralZeros(SCHEMA, np.array([[0, 0], [0, 1]]))
     impossible = find_impossible(table, nothing)
     assert impossible.rows == (0,)
-    assert impossible.broken == ("no value is possible for those missing",)
+    assert impossible.broken == ("no values are possible for the missing ones",)
 
 
 def test_the_first_twenty_rows_are_told():

@@ -239,9 +239,9 @@ FOUND = [
     # Larger than any float: a traceback.
     (RISK + ("--bins=age=2",), {"sample.csv": b"age,sex\n1e400,a\n2,b\n2,a\n2,b\n"}, "numbers"),
     # Values of other types, here and below: tracebacks.
-    (CHANGES, {"changes.json": STEP % '5, "to": "x"'}, "is no changes.json"),
-    (CHANGES, {"changes.json": STEP % '["Male"], "to": ["x"]'}, "is no changes.json"),
-    (CHANGES, {"changes.json": "[" * 100_000}, "is no changes.json"),
+    (CHANGES, {"changes.json": STEP % '5, "to": "x"'}, "is not a changes.json"),
+    (CHANGES, {"changes.json": STEP % '["Male"], "to": ["x"]'}, "is not a changes.json"),
+    (CHANGES, {"changes.json": "[" * 100_000}, "is not a changes.json"),
     # The message did not say which file drops all variables.
     (CHANGES + ("--variables=sex",), {"changes.json": STEP % '["Male"], "to": null'},
      "changes.json: every variable is dropped"),

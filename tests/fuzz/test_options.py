@@ -180,9 +180,9 @@ FOUND = [
     (EVALUATE + ("--holdout=",), "--holdout: is empty"),
     (RISK + ("--levels=",), "--levels: is empty"),
     # A traceback, here and from a file of options.
-    (RISK + ("--levels=a\0b",), "--levels: 'a\\x00b' is no text in UTF-8"),
+    (RISK + ("--levels=a\0b",), "--levels: 'a\\x00b' is not valid UTF-8 text"),
     # Could not be written, after all the work.
-    (RISK + ("--title=\udcff",), "--title: '\\udcff' is no text in UTF-8"),
+    (RISK + ("--title=\udcff",), "--title: '\\udcff' is not valid UTF-8 text"),
     # The words of a library, which did not begin with the file.
     (EVALUATE + ("--posterior={}/none.nc",), "none.nc: cannot be read"),
     # The message named no option.

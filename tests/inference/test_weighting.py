@@ -192,7 +192,7 @@ def test_equal_weights_give_the_laws_of_the_sample():
     for law_of in LAWS:
         found = np.exp(log_probabilities(law_of(run), CELLS))
         np.testing.assert_allclose(found, exact(run, np.ones(1)), rtol=1e-5)
-    assert "all design weights are equal: they change nothing" in run.table.warnings(42)
+    assert "all design weights are equal, so that they change nothing" in run.table.warnings(42)
 
 
 def test_conditions_that_leave_no_exact_law_are_refused():

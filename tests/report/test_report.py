@@ -42,14 +42,15 @@ def test_the_layer_for_ties_is_beside_the_model_alone(small, ties):
     summary, words = bnp.report.risk_summary(risk), words_of(render_report(risk))
     assert summary["ties"]["kind"] == ties
     beside = {"on": "without_ties", "sensitivity": "ties"}
-    for kind, label in (("on", "by the model alone"), ("sensitivity", "with ties")):
+    corrected = "corrected for overdispersion"
+    for kind, label in (("on", "by the model alone"), ("sensitivity", corrected)):
         assert (f"τ₁, {label}" in words) == (ties == kind)
         if ties == kind:
             mean = summary[beside[kind]]["tau1"]["mean"]
             assert mean == risk.layer.tau1.mean()
             assert (risk.layer.tau1 != risk.tau1).any()
             assert f"τ₁, {label} {mean:.1f}" in words
-    assert ("with a layer for ties" in words) == (ties != "off")
+    assert ("with a correction for overdispersion" in words) == (ties != "off")
     alone = bnp.population_risk(small.run, 600, ties="off")
     assert (ties == "on") == (risk.tau1_conditional != alone.tau1_conditional).all()
 

@@ -151,9 +151,9 @@ def test_labels_with_a_plus():
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("age", "is no coarsening"),
-        ("drop:", "is no coarsening"),
-        ("merge:age", "is no coarsening"),
+        ("age", "is not a coarsening"),
+        ("drop:", "is not a coarsening"),
+        ("merge:age", "is not a coarsening"),
         ("drop:income", "income"),
         ("merge:age=young+ancient", "is not a list of its levels"),
         ("merge:age=young+young", "only one level is named"),
@@ -215,8 +215,8 @@ def test_groups_take_the_place_of_levels(run):
     named, merged = bnp.coarsen(run, 40, specs, key=jax.random.key(1), ties="off").values()
     assert named.sample_uniques == merged.sample_uniques
     for text, says in (
-        ("group:age", "'age': has no groups"), ("group:town=3", "'3' is no layer of its groups"),
-        ("group:town;merge:town=a+b", "is in groups"), ("group:income", "income"),
+        ("group:age", "'age': has no groups"), ("group:town=3", "has no groups of number '3'"),
+        ("group:town;merge:town=a+b", "is also replaced by its groups"), ("group:income", "income"),
     ):  # fmt: skip
         with pytest.raises(bnp.MicrodataError, match=says):
             parse_coarsening(text, SCHEMA, groups)

@@ -141,7 +141,7 @@ def test_probabilities_with_monte_carlo_error_give_nearly_the_same(dense):
 
 def test_what_is_refused(small):
     run = dataclasses.replace(small.run, table=small.table.tabulated)
-    with pytest.raises(bnp.MicrodataError, match="needs the records"):
+    with pytest.raises(bnp.MicrodataError, match="needs single records"):
         bnp.population_risk(run, 20_000, all_records=True)
     frame = small.table.to_frame().rename(columns={"age": "f"})
     named = dataclasses.replace(small.run, table=bnp.Microdata.from_frame(frame))

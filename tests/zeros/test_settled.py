@@ -103,7 +103,7 @@ def test_few_records_are_settled_where_that_is_known():
     assert find_settled(table, named=[("job", "age")])[0].parent == 0
     other = coded(frame.assign(sex=["f", "f", "m", "m"]))
     for named, said in (
-        ([("sex", "job")], "does not settle"), ([("job", "job")], "does not settle"),
+        ([("sex", "job")], "does not determine"), ([("job", "job")], "does not determine"),
     ):  # fmt: skip
         with pytest.raises(bnp.MicrodataError, match=said):
             find_settled(other, named=named)
@@ -157,7 +157,7 @@ def test_candidates_for_structural_zeros_tie_the_level(sample, capsys):
     said = capsys.readouterr().err
     assert "'job' is empty in all" in said and "--empty-as-level" in said
     assert main(["conditions", "suggest", sample, "--empty-as-level", "--out", "zeros.csv"]) == 0
-    assert "these values are the level 'not applicable'" in capsys.readouterr().err
+    assert "these values become the level 'not applicable'" in capsys.readouterr().err
     found = pd.read_csv("zeros.csv", keep_default_na=False)
     rows = found[["age", "job", "hours"]].to_numpy().tolist()
     assert ["<15", f"!{NOT_APPLICABLE}", ""] in rows and [">=15", NOT_APPLICABLE, ""] in rows
@@ -175,5 +175,5 @@ def test_a_level_that_nothing_settles_is_an_error(tmp_path, monkeypatch, capsys)
     frame.to_csv("s.csv", index=False)
     words = ["synthesize", "s.csv", "--empty-as-level", "--out", "o"]
     assert main(words) == 2
-    assert "--empty-as-level: no column settles" in capsys.readouterr().err
+    assert "--empty-as-level: no column determines" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()

@@ -54,11 +54,11 @@ def test_levels_that_are_meant(text, labels, codes):
 @pytest.mark.parametrize(
     ("text", "labels", "said"),
     [
-        ("<20", AGES, "cuts the level '15-24'"),
-        (">70", AGES, r"cuts the level '65\+'"),
-        ("20-22", AGES, "cuts the level '15-24'"),
+        ("<20", AGES, "contains only a part of the level '15-24'"),
+        (">70", AGES, r"contains only a part of the level '65\+'"),
+        ("20-22", AGES, "contains only a part of the level '15-24'"),
         ("16", AGES, "none of the forms <25"),
-        ("<0", AGES, "means no level"),
+        ("<0", AGES, "contains no level"),
         ("24-15", AGES, "none of the forms"),
         ("!a|b", ("a", "b"), "excludes every level"),
         ("a|c", ("a", "b"), "'c' is not a declared level"),

@@ -99,7 +99,7 @@ def test_variables_that_settle_others():
     assert settled.num_feasible_cells == table.schema.num_cells // 5
     settled.require_feasible(table)
     wrong = frame.assign(region=frame["region"].where(frame.index > 0, "R9"))
-    with pytest.raises(MicrodataError, match="column 'code': does not settle 'region': records"):
+    with pytest.raises(MicrodataError, match="column 'code': does not determine 'region': records"):
         settled_conditions(Microdata.from_frame(wrong), "code", "region")
 
 
@@ -107,7 +107,7 @@ def test_from_the_command_line(tmp_path, capsys):
     people(1000).to_csv(tmp_path / "s.csv", index=False)
     out = tmp_path / "zeros.csv"
     assert main(["conditions", "suggest", str(tmp_path / "s.csv"), "--out", str(out)]) == 0
-    assert "somebody has to confirm" in capsys.readouterr().out
+    assert "a person has to confirm" in capsys.readouterr().out
     check = ["conditions", "check", str(tmp_path / "s.csv"), "--conditions", str(out), "--out",
              str(tmp_path / "bad.csv")]  # fmt: skip
     assert main(check) == 2

@@ -314,7 +314,7 @@ class AttackRisk:
         """Sentences on what makes the figures unreliable."""
         number, sentences = len(self.rows), []
         if not number:
-            return [f"no {self.target} was attacked: none is alone with its values"]
+            return [f"no {self.target} was attacked: none has a unique combination of values"]
         bad = int((self.worst_k > MAX_PARETO_K).sum())
         if bad:
             sentences.append(

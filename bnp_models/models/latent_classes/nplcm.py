@@ -166,7 +166,8 @@ def prepare_cells(
     total = int(counts.sum())
     if total >= MAX_COUNT:
         raise ValueError(
-            f"{total:,} records: latent class models count fewer than 2^30; take a sample of them"
+            f"{total:,} records are too many: latent class models can count fewer than 2^30; take "
+            "a sample of them"
         )
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)

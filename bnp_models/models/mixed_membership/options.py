@@ -61,12 +61,16 @@ class MembershipOptions(
         "auto",
         """How records of the impossible region are drawn under structural zeros: "boxes", as counts
         of boxes; "simulation", one by one until as many feasible records as the sample has were
-        simulated; "auto", by boxes unless these constrain too many variables. All are exact.""",
+        simulated; "auto", "boxes" unless the structural zeros connect too many variables. All are
+        exact.""",
         choices=AUGMENTATIONS, command=True, kw_only=True,
     )  # fmt: skip
     tilt: bool = option(
-        True, "Tilt components along equivalences among the structural zeros.", kw_only=True
-    )
+        True,
+        """Whether to make moves that change the level probabilities of a component along
+        equivalences among the structural zeros.""",
+        kw_only=True,
+    )  # fmt: skip
     trajectory_steps: int = option(
         8,
         """Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
@@ -82,8 +86,8 @@ class MembershipOptions(
     )  # fmt: skip
     alpha: float | None = option(
         None,
-        """A positive number fixes alpha, which must then be shared by all records: with one each,
-        the same number for all would be the same model. None: it is drawn.""",
+        """A positive number fixes alpha, which must then be shared by all records; separate alphas
+        that are all fixed at one number would be the same model. None: it is drawn.""",
         positive=True, command=True, kw_only=True,
     )  # fmt: skip
 

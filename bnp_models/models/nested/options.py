@@ -53,7 +53,9 @@ class NestedOptions(
         each; a positive number fixes it, for all household classes.""",
         choices=BETAS, positive=True,
     )  # fmt: skip
-    reorder: bool = option(True, "Moves that exchange adjacent classes, weights and all.")
+    reorder: bool = option(
+        True, "Whether to make moves that exchange adjacent classes together with their weights."
+    )
     relative: tuple = option(
         (),
         """Variables whose values are modelled relative to the value of the head, for which the head

@@ -199,8 +199,8 @@ class RelativeCoding:
             i = int(unknown[0])
             raise MicrodataError(
                 f"the head of household {quoted(plain_label(table.ids[i]))} has a missing value of "
-                f"a variable that members have relative to it ({unknown.size} such households); "
-                "fill it in, or leave the variable out of those that are relative",
+                f"a variable that is modelled relative to the head ({unknown.size} such "
+                "households); fill it in, or leave the variable out of those that are relative",
                 row=table.first_row(i),
             )
 

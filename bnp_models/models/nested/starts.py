@@ -80,8 +80,8 @@ def complete_households(
             if completion is None:
                 k = block.households[which[i]]
                 raise MicrodataError(
-                    f"no values were found for those missing in household "
-                    f"{quoted(plain_label(ids[k]))} that keep the rules; fill some in, "
+                    "no values were found for the missing ones of household "
+                    f"{quoted(plain_label(ids[k]))} with which it obeys the rules; fill some in, "
                     "or drop the household",
                     row=households.first_row(int(k)),
                 )

@@ -264,7 +264,7 @@ def _in_use(command, number):
     if code == 0:
         return verdict("went on", differences(between, before), code, said)
     found = differences(between, before)
-    if "another run is at work there" not in said and "say --force" not in said:
+    if "another run is using this folder" not in said and "say --force" not in said:
         found.append("not refused as in use")
     return verdict("stopped", found + command.gone_on(), code, said)
 
@@ -405,7 +405,7 @@ def _two_at_once(command):
     code, said = call([*command.argv, *command.resuming])
     _, said_by_first = first.communicate(timeout=LONGEST)
     found = differences(content(OUT), command.whole)
-    if first.returncode or code != 2 or "another run is at work there (process" not in said:
+    if first.returncode or code != 2 or "another run is using this folder (process" not in said:
         found.append(f"the first: {first.returncode} {said_by_first}")
     return verdict("stopped", found, code, said)
 

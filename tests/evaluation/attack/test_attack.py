@@ -267,4 +267,4 @@ def test_warnings_say_what_is_wrong(planted):
     assert alone.summary()["pareto_k"] == {"max": None, "weight_sets": 0, "above_0.7": 0}
     none = bnp.attack_risk(run, table, files, key=jax.random.key(2), rows=[], **SMALL)
     assert none.summary()["attacked"] == 0 and none.records().empty
-    assert "none is alone" in none.warnings()[0]
+    assert "none has a unique combination" in none.warnings()[0]

@@ -420,5 +420,5 @@ def test_cells_with_as_many_records_as_can_be_counted():
     records, _ = jax.jit(classes.update_classes)(jax.random.key(0), state, data)
     assert (records.split >= 0).all()
     assert (records.split.sum(axis=0)[:2] == counts).all()
-    with pytest.raises(ValueError, match="1,073,741,824 records: latent class models count fewer"):
+    with pytest.raises(ValueError, match="1,073,741,824 records are too many: latent class"):
         prepare_cells(model, codes, counts + [1, 0], BINARY)

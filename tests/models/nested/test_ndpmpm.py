@@ -229,7 +229,7 @@ def test_synthetic_households(incomplete_run):
         assert run.conditions.check(made).all()
         assert (made.persons.codes >= 0).all()
     assert not frames[0].equals(frames[1])
-    with pytest.raises(ValueError, match="have the sizes of the sample's"):
+    with pytest.raises(ValueError, match="have the same sizes as those of the sample"):
         bnp.synthesize(run, 1, 7)
 
 
