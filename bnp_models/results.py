@@ -22,6 +22,7 @@ from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
 from bnp_models.risk.population import PopulationRisk as PopulationRisk
 from bnp_models.risk.protection import FileRisk as FileRisk
 from bnp_models.risk.protection import Protection as Protection
+from bnp_models.risk.released import Released as Released
 from bnp_models.risk.special_uniques import Suda as Suda
 from bnp_models.risk.validation import Validation as Validation
 from bnp_models.risk.verdict import Verdict as Verdict

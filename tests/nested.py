@@ -162,10 +162,17 @@ def prior_parameters(model, data, size, seed):
     household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)
     # The last variable of members is their age.
     ordered = (len(data.member.num_levels) - 1,) if layers else ()
-    member, of_member = levels(data.member.num_levels, (F, S), data.head, ordered=ordered)
-    parameters = (
-        sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
-    )  # fmt: skip
+    shared = model.member_classes == "shared"
+    each = (1 if shared else F, S)
+    member, of_member = levels(data.member.num_levels, each, data.head, ordered=ordered)
+    if shared:
+        shape = np.full((size, S), 1 / S)
+        if model.fixed_beta is None:
+            beta, shape = S * rng.gamma(1, 1, (size, 1)), rng.dirichlet(np.ones(S), size)
+        of_classes = np.moveaxis(draw_levels(rng, beta * shape, (F,)), 1, 2)
+    else:
+        of_classes = sticks(np.broadcast_to(beta, (size, F)), S)
+    parameters = sticks(alpha, F), of_classes, of_household, of_member
     logs = tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
     return alpha, beta[:, 0], np.stack([household[0], member[-1]], axis=1), logs
 
@@ -326,6 +333,25 @@ def _threefold(wrong):
     return sweep, "update_shape", update_shape
 
 
+def _first_household_class(wrong):
+    # Levels of shared member classes from one class of households only.
+    def by_member_class(model, counts, right=ndpmpm.by_member_class):
+        found, first = right(model, counts), counts.member_levels[:, :1]
+        return found._replace(member_levels=jnp.where(wrong, first, found.member_levels))
+
+    return ndpmpm, "by_member_class", by_member_class
+
+
+def _shape_of_tenfold_members(wrong):
+    right = ndpmpm.update_member_class_shapes
+
+    def update_member_class_shapes(model, key, shape, counts):
+        members = jnp.where(wrong, 10 * counts.members, counts.members)
+        return right(model, key, shape, counts._replace(members=members))
+
+    return ndpmpm, "update_member_class_shapes", update_member_class_shapes
+
+
 def _judge_codes(wrong):
     # Codes taken for the levels that they stand for.
     def judge_of(data, right=sweep.judge_of):
@@ -350,6 +376,8 @@ FAULTS = {
     "kinds of as many as their levels": _count_levels_of_kinds,
     "size by size": _size_by_size,
     "reorder inverted": _invert_reorder,
+    "levels from one household class": _first_household_class,
+    "shapes of weights from tenfold members": _shape_of_tenfold_members,
 }
 
 

@@ -128,8 +128,7 @@ def two_variables(text: str) -> tuple[str, str]:
     found = re.fullmatch(r'("(?:[^"]|"")*"|[^=]+)=("(?:[^"]|"")*"|[^=]+)', text)
     if found is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not two variables, of which the first determines the second, such as "
-            "municipality=region"
+            f"{text!r} is not two variables, such as municipality=region"
         )
     first, second = (name_list(name)[0] if name[0] == '"' else name for name in found.groups())
     return first, second
@@ -143,6 +142,12 @@ def value_of_variable(text: str) -> tuple[str, str]:
             f"{text!r} is not a variable and a value, such as age=9999"
         )
     return name, value
+
+
+def label_of_column(text: str) -> tuple[str | None, str]:
+    """Read a label, or a column and a label of it, as ymarr=NA; the column is None for all."""
+    name, sign, label = text.partition("=")
+    return (name, label) if name and sign and label else (None, text)
 
 
 def file_of_variable(text: str) -> tuple[str, str]:

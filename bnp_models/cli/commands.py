@@ -351,6 +351,10 @@ class Evaluate(Command):
         "'\\t' (default: detected)",
         encoding="encoding of ORIGINAL, --population and --holdout, such as cp1252 (default: "
         "detected)",
+        skip="lines of a text file, or rows of a sheet, above the header of ORIGINAL, --population "
+        "and --holdout, such as a title (default: 0)",
+        sheet="sheet of a workbook that is read of ORIGINAL, --population and --holdout, by its "
+        "name or by its number, counted from 1 (default: the first)",
     )
     conditions: "Source | None" = option("FILE", help=
         "file of structural zeros, as for synthesize. The command counts the records that are "
@@ -434,12 +438,24 @@ class Protection:
         "suppressed values is counted with all records that had its other values before any value "
         "was suppressed")  # fmt: skip
     strata: str | None = option("A", help=
-        "column that is not a key variable. --k must then be met within each of its "
-        "values")  # fmt: skip
+        "column that is not a key variable. --k must then be met within each of its values, and "
+        "the column is written to protected.csv as it is")  # fmt: skip
+    carry: Names = option("A,B,..", name_list, default=(), help=
+        "columns that are no key variables, and are written to protected.csv as they are; all "
+        "others are left out. The verdict is no if they tell what was suppressed or "
+        "merged")  # fmt: skip
+    link: tuple[tuple[str, str], ...] = option("A=B", two_variables, **MANY, help=
+        "column A, which is no key variable, says the same as key variable B, as codes of "
+        "education do beside its labels: it is written, and suppressed and merged together "
+        "with B")  # fmt: skip
     suppress: float = option("SHARE", share_type, default=0.05, help=
         "largest share of the records in which values may be suppressed. Variables are recoded "
         "until this share is enough. 0: only recode; 1: recode nothing beyond --recode, if "
         "suppression alone can meet the limits (default: 0.05)")  # fmt: skip
+    no_merge: Names = option("A,B,..", name_list, default=(), help=
+        "variables whose levels are not merged beyond --recode; they may still be dropped. Without "
+        "an order of the levels (numbers, or --ordered with --levels) or --groups, any levels of a "
+        "variable may be merged")  # fmt: skip
     importance: tuple[tuple[str, float], ...] = option("A=W", importance_type, **MANY, help=
         "weight of the information that is lost in a variable: with A=2, each bit lost in A counts "
         "as two bits (default: 1 for each variable)")  # fmt: skip
@@ -465,7 +481,8 @@ class Protect(Command):
     )
     epilog: ClassVar = (
         "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
-        "is meant for release; its columns that are not key variables are copied from SAMPLE."
+        "is meant for release; it has the key variables, and the columns of --carry, --link and "
+        "--strata."
     )
 
     population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
@@ -512,7 +529,8 @@ class Suggest(Command):
 
     least: float = option("E", number_above(0), default=5.0, help=
         "suggest combinations that do not occur, although at least this many records would be "
-        "expected to have them by chance (default: 5)")  # fmt: skip
+        "expected to have them by chance, and of which chance alone would make fewer than 0.05 in "
+        "a file (default: 5)")  # fmt: skip
     data: Data = _data(("id", "weights", "conditions", "settles"))
     output: Output = _file()
 

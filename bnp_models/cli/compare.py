@@ -16,6 +16,7 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.inputs import check_sweeps
+from bnp_models.cli.label_checks import require_order
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.options import UsageError, plain, values_of
 from bnp_models.cli.samples import read_sample
@@ -46,6 +47,8 @@ def compare_models(command: Compare) -> int:
         models = {text: changes.grouped(model) for text, model in models.items()}
         for model in models.values():
             model.check(table)
+            named = vars(model).get("ordered", ())
+            require_order(data, table, () if isinstance(named, str) else named)
         check_table(table, command.population_size or table.n)
     if command.folds > command.parts:
         raise UsageError(f"--folds {command.folds}: is more than --parts {command.parts}; lower it")

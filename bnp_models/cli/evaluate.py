@@ -172,7 +172,8 @@ def _checked_files(command: Evaluate) -> _Files:
     found = {name: notation_in(command.original, name) for name in reading.numbers}
     usual = {name: notation for name, notation in found.items() if notation is not None}
     reading = dataclasses.replace(reading, notations=usual)
-    made = dataclasses.replace(reading, sep=None, encoding=None)
+    # What stands above the header of the original does not stand above theirs.
+    made = dataclasses.replace(reading, sep=None, encoding=None, skip=0, sheet=None)
 
     def read(path: Source, reading: Reading = reading) -> Any:
         try:

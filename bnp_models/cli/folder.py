@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bnp_models.cli.argument_types import label_of_column
 from bnp_models.cli.config import REPEATING
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import STOPPING, Data, Output
@@ -260,13 +261,16 @@ def reading_of(data: Data) -> Reading:
             Reading(**{name: vars(text)[name]})
         except MicrodataError as error:
             raise UsageError(f"--{name}: {error}") from None
+    missing = [label_of_column(one) for one in text.missing or ()]
     ranged = () if asked.recode_by is None else variables_with_ranges(asked.recode_by)
     try:
         return Reading(
-            text.sep, text.encoding, text.missing or (), text.skip, text.sheet,
+            text.sep, text.encoding, tuple(label for name, label in missing if name is None),
+            text.skip, text.sheet,
             text.decimal, text.thousands,
             (*(name for name, _ in (*asked.bins, *asked.top_code)), *ranged),
             normalise=text.normalise,
+            missing_of=tuple((name, label) for name, label in missing if name is not None),
         )  # fmt: skip
     except MicrodataError as error:
         raise UsageError(f"--thousands: {error}") from None
@@ -278,8 +282,15 @@ def variables_of(data: Data) -> Sequence[str] | None:
     Raises
     ------
     UsageError
-        If both are given, or there is no such column.
+        If both are given, or there is no such column, or none that --missing names.
     """
+    reading = reading_of(data)
+    if reading.missing_of:
+        named = [name for name, _ in reading.missing_of]
+        names = columns_of_file(data.sample, reading, (*(data.variables or ()), *named))
+        for name in named:
+            if name not in names:
+                raise UsageError(f"--missing: {unknown_variable(name, names).in_file(data.sample)}")
     if not data.drop:
         return data.variables
     if data.variables is not None:
@@ -287,7 +298,7 @@ def variables_of(data: Data) -> Sequence[str] | None:
             "--drop: names columns to leave out, but --variables or --keys name the columns to "
             "read; give only one of them"
         )
-    names = columns_of_file(data.sample, reading_of(data), data.drop)
+    names = columns_of_file(data.sample, reading, data.drop)
     for name in data.drop:
         if name not in names:
             raise UsageError(f"--drop: {unknown_variable(name, names).in_file(data.sample)}")

@@ -76,8 +76,11 @@ def checked_input(command: Sampling) -> Inputs:
 
 def _beside(command: Sampling) -> dict[str, str]:
     """Columns of the sample that are read and not modelled, by what they have."""
-    if isinstance(command, Protect) and command.protection.strata is not None:
-        return {"strata": command.protection.strata}
+    if isinstance(command, Protect):
+        asked = command.protection
+        strata = {} if asked.strata is None else {"strata": asked.strata}
+        linked = {f"linked {name}": name for name, _ in asked.link}
+        return strata | {f"carried {name}": name for name in asked.carry} | linked
     carry = command.made.carry if isinstance(command, Synthesize) else ()
     return {f"carried {name}": name for name in carry}
 

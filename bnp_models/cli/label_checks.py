@@ -3,29 +3,36 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+import pandas as pd
+
 from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
 from bnp_models.data.identifying import identifying_variables
-from bnp_models.data.label_numbers import OwnLevel, read_numbers, sorted_labels
-from bnp_models.data.labels import label_warnings, with_counts
-from bnp_models.data.messages import listed, quoted
+from bnp_models.data.label_numbers import OwnLevel, is_no_answer, read_numbers, sorted_labels
+from bnp_models.data.labels import label_warnings, missing_codes, with_counts
+from bnp_models.data.messages import as_option, listed, listing, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.notation import looks_like_number, notation_of
+from bnp_models.data.reading import read_frame, read_levels
 from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among
 from bnp_models.data.spelling import ranges_of_dates, shown
 from bnp_models.models.level_prior import are_numbers
+from bnp_models.zeros.settled import find_settled, in_words
 
 _LOG = logging.getLogger(__name__)
+
+# Least number of levels of which some order is another than its reverse.
+_ORDERED = 3
 
 
 def check_labels(
     data: Data,
     table: Records,
-    ordered: Iterable[str],
+    ordered: Collection[str],
     by_order: bool,
     by_file: Mapping[str, Merged | None],
 ) -> dict[str, set[str]]:
@@ -50,10 +57,12 @@ def check_labels(
     ------
     MicrodataError
         If there are dates among ranges, or codes such as 9999 among numbers that are put into bins,
-        an order that was asked for, a top code, or merged levels.
+        an order that was asked for, a top code, or merged levels; or if nobody declared the order
+        of a variable.
     """
     said = by_variable((*data.recoding.level, *data.recoding.number))
     _require_values(table, by_variable(data.recoding.number))
+    require_order(data, table, ordered)
     uses = _uses(data, ordered)
     least = data.recoding.merge_rare or 0
     # Of columns that are refused as identifying, nobody asks for the order.
@@ -93,12 +102,60 @@ def check_labels(
             "%s: codes among numbers? %s; they are levels of their own until you say what they "
             "are: missing (--missing %s), a level of its own (--level %s=%s), or a number "
             "(--number %s=%s)", data.sample, first_parts(found, "variable"),
-            ",".join(sorted(set().union(*apart.values()))), name, first, name, first,
+            as_option(f"{x}={text}" for x, codes in apart.items() for text in sorted(codes)),
+            name, first, name, first,
         )  # fmt: skip
         said = said | {name: said.get(name, set()) | codes for name, codes in apart.items()}
-    for sentence in label_warnings(table, said):
+    for sentence in label_warnings(table, said, _settled_codes(table, said)):
         _LOG.warning("%s: %s", data.sample, sentence)
     return apart
+
+
+def _settled_codes(
+    table: Records, said: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], str]:
+    """Words, by variable and label that looks like a missing value and that another settles."""
+    found = {}
+    for name, texts in missing_codes(table, said).items():
+        j = table.schema.variables.index(name)
+        for text in texts:
+            settled = [one for one in find_settled(table, text) if one.variable == j]
+            if settled:
+                (found[name, text],) = in_words(table, settled, text)
+    return found
+
+
+def require_order(data: Data, table: Records, ordered: Collection[str]) -> None:
+    """Refuse variables that are named as ordered, and whose order nobody declared.
+
+    Raises
+    ------
+    MicrodataError
+        If labels are no numbers, and are in alphabetical order because neither --levels nor the
+        file says another one.
+    """
+    declared = () if data.levels is None else read_levels(data.levels)
+    for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
+        if name not in ordered or name in declared or len(labels) < _ORDERED:
+            continue
+        read = zip(labels, read_numbers(labels), strict=True)
+        words = [label for label, number in read if number is None and not is_no_answer(label)]
+        if words and list(labels) == sorted_labels(labels) and not _has_order(data, name):
+            raise MicrodataError(
+                f"nothing says in which order its levels are: they are no numbers, and would be "
+                f"taken in the order of the alphabet ({listing(list(labels))}); declare the order "
+                "by --levels FILE, with the columns variable and level and one row for each level, "
+                "or leave the variable out of those that are ordered",
+                column=name,
+            )
+
+
+def _has_order(data: Data, name: str) -> bool:
+    """Whether the file says in which order the levels of a column are."""
+    if data.sample.is_folder:
+        return False
+    frame, _ = read_frame(data.sample, [name], reading_of(data))
+    return isinstance(frame[name].dtype, pd.CategoricalDtype)
 
 
 def _require_values(table: Records, said: Mapping[str, Collection[str]]) -> None:
@@ -174,6 +231,7 @@ def _codes_among_numbers(
     """The error for codes that would be taken for numbers."""
     name, codes, counts = refused[0]
     text = text_of(codes[0])
+    option = as_option(f"{name}={text_of(code)}" for code in codes)
     looks, these, as_what, are = (
         ("looks like a code", "it", "a number", "it is")
         if len(codes) == 1
@@ -182,7 +240,7 @@ def _codes_among_numbers(
     also = [f"{other!r} has {with_counts(more, of)}" for other, more, of in refused[1:]]
     return MicrodataError(
         f"{with_counts(codes, counts)} {looks} among numbers, and {uses[name]} would take {these} "
-        f"for {as_what}; say what {are}: missing (--missing {','.join(map(text_of, codes))}), a "
+        f"for {as_what}; say what {are}: missing (--missing {option}), a "
         f"level of its own (--level {name}={text}), or a number (--number {name}={text})"
         + (f"; {listed(also)} too" if also else ""),
         column=name,

@@ -110,9 +110,9 @@ class Text:
         "detected)")  # fmt: skip
     encoding: str | None = option("E", help=
         "encoding of SAMPLE, such as cp1252 (default: detected)")  # fmt: skip
-    missing: Names | None = option("X,Y,..", name_list, help=
-        "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
-        "missing values)")  # fmt: skip
+    missing: Names | None = option("X,A=Y,..", name_list, help=
+        "labels that stand for a value which is not known: X in every column, A=Y label Y of "
+        "column A, such as .,income=-9 (default: only empty cells are missing values)")  # fmt: skip
     skip: int = option("K", integer_type(0, 2**31), default=0, help=
         "number of lines of a text file, or of rows of a sheet, above the header, such as a title "
         "(default: 0)")  # fmt: skip
@@ -302,7 +302,8 @@ class Fit:
         "variables whose neighbouring levels are similar, such as ages in years; their level "
         "probabilities are modelled by bands of levels, and by levels within bands. auto: "
         "variables with more than a dozen numeric levels. The order of the levels is that of "
-        "--levels, or that of their numbers (default: auto)")  # fmt: skip
+        "their numbers, or that of --levels, without which labels that are no numbers have none "
+        "(default: auto)")  # fmt: skip
     groups: "tuple[tuple[str, Source], ...] | None" = option(
         "A=FILE", file_of_variable, nargs="+", action="extend", help=
         "CSV file of groups of the levels of column A, such as shorter codes of occupations, with "

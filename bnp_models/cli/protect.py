@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ from bnp_models.cli.release import (
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
+from bnp_models.data.identifying import Identifying, identifying_variables
+from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import warnings_of
@@ -47,7 +50,11 @@ from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.protection import Protection, check_names, protect
+from bnp_models.risk.recoding import ordered_variables
+from bnp_models.risk.released import Column, check_columns, related_columns
 from bnp_models.synthesis.predictive_checks import predictive_checks
+
+_LOG = logging.getLogger(__name__)
 
 # Folded into the key that a run set aside.
 _REFIT = 0x52454649
@@ -65,13 +72,15 @@ def protect_sample(command: Protect) -> int:
         raise UsageError("--strata: is used only with --k; add --k K, or leave --strata out")
     inputs = checked_input(command)
     ids = read_ids(command.data)
-    size, strata = command.population_size, _read_strata(command)
+    size, beside = command.population_size, _read_beside(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
+    _check_released(command, inputs, beside)
     settings = recorded_settings(
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
         suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
-        strata=asked.strata,
+        strata=asked.strata, carry=asked.carry, link=asked.link,
+        no_merge=asked.no_merge,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk, population_size=size, progress=shows_progress(command.output)
@@ -81,17 +90,78 @@ def protect_sample(command: Protect) -> int:
     monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
         inputs.model, table, size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_protected, command, inputs, ids, strata)
+    write = functools.partial(_write_protected, command, inputs, ids, beside)
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, command.output.folder / "run.json")
 
 
-def _read_strata(command: Protect) -> np.ndarray | None:
-    """Stratum (n,) of each record of the sample, if a column of them is named."""
-    if (column := command.protection.strata) is None:
-        return None
-    frame, _ = read_frame(command.data.sample, (column,), reading_of(command.data))
-    return frame[column].to_numpy(object)
+def _carried(command: Protect) -> list[str]:
+    """Columns that are no key variables and are released as they are."""
+    asked = command.protection
+    strata = [] if asked.strata is None else [asked.strata]
+    return list(dict.fromkeys([*strata, *asked.carry]))
+
+
+def _read_beside(command: Protect) -> pd.DataFrame:
+    """Columns (n, any) of the sample that are no key variables and are released, in its order.
+
+    All that writing needs of the sample is read before chains are run.
+    """
+    data, reading = command.data, reading_of(command.data)
+    wanted = [*_carried(command), *(name for name, _ in command.protection.link)]
+    columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *wanted))
+    for name in wanted:
+        if name not in columns:
+            raise unknown_variable(name, columns).in_file(data.sample)
+    if not wanted:
+        return pd.DataFrame()
+    frame, _ = read_frame(data.sample, [name for name in columns if name in wanted], reading)
+    return frame
+
+
+def _check_released(command: Protect, inputs: Inputs, beside: pd.DataFrame) -> None:
+    """Check the columns that are released beside the key variables; say what they may tell."""
+    data, asked, table = command.data, command.protection, records_of(persons_of(inputs.table))
+    assert isinstance(table, Microdata)
+    keys = inputs.changes.original.schema.variables
+    try:
+        check_columns(beside, _carried(command), dict(asked.link), table.schema.variables)
+    except MicrodataError as error:
+        raise UsageError(f"--carry, --link: {error}") from None
+    names = columns_of_file(data.sample, reading_of(data), keys)
+    left_out = [quoted(name) for name in names if name not in (*keys, *beside, *data.drop)]
+    if left_out:
+        _LOG.warning(
+            "%s: columns that are no key variables are not written to protected.csv: %s; --carry "
+            "writes them as they are, and --link A=B writes A changed as key variable B is",
+            data.sample, listed(left_out),
+        )  # fmt: skip
+    columns = {name: Column.of(beside[name], gaps_tell=True) for name in beside}
+    related = related_columns(table, columns)
+    for name in _carried(command):
+        if name in related:
+            _LOG.warning(
+                "%s: column %r nearly determines key variable %r, or is determined by it, and is "
+                "released as it is; if values of %s are suppressed or merged, they can be read "
+                "back, and the verdict is no. --link %s in the place of --carry suppresses and "
+                "merges both together", data.sample, name, related[name][0], related[name][0],
+                as_option([f"{name}={related[name][0]}"]),
+            )  # fmt: skip
+    for one in _identifying(beside[_carried(command)]):
+        _LOG.warning(
+            "%s: column %r, which is released as it is, %s", data.sample, one.variable, one.why
+        )
+
+
+def _identifying(frame: pd.DataFrame) -> list[Identifying]:
+    """Columns of a frame (n, any) that identify records, or nearly do."""
+    columns = {name: Column.of(frame[name]) for name in frame}
+    columns = {name: one for name, one in columns.items() if one.labels}
+    if not columns:
+        return []
+    schema = Schema(tuple(columns), tuple(tuple(one.labels) for one in columns.values()))
+    codes = np.stack([one.codes for one in columns.values()], axis=1)
+    return identifying_variables(Microdata(schema, codes))
 
 
 def _check_protection(command: Protect, inputs: Inputs) -> None:
@@ -116,6 +186,12 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     except MicrodataError as error:
         raise UsageError(f"--importance: {error}") from None
     try:
+        check_names(table, {}, asked.no_merge)
+    except MicrodataError as error:
+        raise UsageError(f"--no-merge: {error}") from None
+    if asked.suppress < 1:
+        _tell_of_arbitrary_merges(command, inputs, table)
+    try:
         for target in _targets(command):
             target.check(table.schema)
     except ValueError as error:
@@ -127,6 +203,25 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
         raise UsageError(f"--recode: {error}") from None
 
 
+def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:
+    """Say of which variables any levels may be merged, since nothing says which go together."""
+    order = ordered_variables(table.schema, command.fit.named_ordered)
+    meant = {name for name, _ in hierarchies_of(inputs.model)} | {*command.protection.no_merge}
+    arbitrary = [
+        name for name, labels, known in zip(
+            table.schema.variables, table.schema.levels, order, strict=True
+        )
+        if len(labels) > 2 and not known and name not in meant
+    ]  # fmt: skip
+    if arbitrary:
+        _LOG.warning(
+            "%s: key variables without an order or groups of their levels, so that any of their "
+            "levels may be merged with any other: %s; --groups A=FILE says which go together, "
+            "--ordered A with --levels which are next to each other, and --no-merge %s forbids it",
+            command.data.sample, listed(map(quoted, arbitrary)), as_option(arbitrary),
+        )  # fmt: skip
+
+
 def _targets(command: Protect) -> list[Anonymity]:
     """Targets of k-anonymity."""
     return [Anonymity(*one) for one in command.protection.k]
@@ -136,7 +231,7 @@ def _write_protected(
     command: Protect,
     inputs: Inputs,
     ids: pd.Series | None,
-    strata: np.ndarray | None,
+    beside: pd.DataFrame,
     done: Finished[PopulationRisk],
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
@@ -147,11 +242,12 @@ def _write_protected(
     checks = predictive_checks(run)
     if shows_progress(output):
         tell("looking for recodings and suppressions ...")
+    strata = None if asked.strata is None else beside[asked.strata].to_numpy(object)
     found = protect(
         run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
-        k=_targets(command), strata=strata,
+        no_merge=asked.no_merge,         k=_targets(command), strata=strata,
     )  # fmt: skip
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None
@@ -160,18 +256,14 @@ def _write_protected(
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
     use = summary["usable"]
+    released = found.released(beside, carry=_carried(command), link=dict(asked.link))
     changes = changes_document(
-        found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
+        found, refitted, ids=ids, usable=use["tau1"], why=use["why"], released=released
     )  # fmt: skip
     reading = reading_of(data)
-    columns = columns_of_file(data.sample, reading, data.variables or ())
-    kept = [name for name in columns if name not in data.drop]
-    frame, _ = read_frame(data.sample, kept, reading)
-    labels = found.table.to_frame()
-    made = inputs.changes
-    frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
-    protected = found.apply(frame)
-    commas = [name for name in made.decimal_commas if name in protected]
+    columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *beside))
+    protected = released.frame[[name for name in columns if name in released.frame]]
+    commas = [name for name in inputs.changes.decimal_commas if name in protected]
     protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
     figures = {
@@ -187,7 +279,7 @@ def _write_protected(
             path, risk, changes, summary=summary, diagnosis=done.diagnosis,
             command=output.command, records=not output.no_records, filing=filing,
         ),
-        **recoding_file(data, made.recoding.then(found.coarsening)),
+        **recoding_file(data, inputs.changes.recoding.then(found.coarsening)),
     })  # fmt: skip
     return _message(found, changes, use["why"], out)
 

@@ -140,7 +140,7 @@ def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, l
         raise not_plain(name) from None
     raw = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     values = column.dictionary.to_pylist()
-    return raw, ["" if stands_for_missing(value, reading) else value for value in values]
+    return raw, ["" if stands_for_missing(value, name, reading) else value for value in values]
 
 
 def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> None:

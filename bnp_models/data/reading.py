@@ -149,9 +149,9 @@ def read_coded(
             frame, declared = respelled(frame.drop(columns=kept), declared, source, reading)
         except MicrodataError as error:
             raise error.in_file(source) from None
-    for name in frame if reading.missing else ():
+    for name in frame if reading.missing or reading.missing_of else ():
         # Those that are spelt as others now.
-        frame[name] = _without_missing(frame[name], reading)
+        frame[name] = _without_missing(frame[name], name, reading)
     if not kept.empty:
         frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
     try:
@@ -191,15 +191,18 @@ def choose_columns(
     except MicrodataError as error:
         raise error.in_file(source) from None
     return {
-        name: [label for label in kept if not stands_for_missing(label, reading)]
+        name: [label for label in kept if not stands_for_missing(label, name, reading)]
         for name, kept in declared.items()
         if name in chosen
     }, chosen
 
 
-def stands_for_missing(label: Label, reading: Reading) -> bool:
-    """Whether a label is one of those that stand for a missing value."""
-    return bool(reading.missing) and text_of(plain_label(label)) in reading.missing
+def stands_for_missing(label: Label, column: str, reading: Reading) -> bool:
+    """Whether a label is one of those that stand for a missing value in a column."""
+    if not (reading.missing or reading.missing_of):
+        return False
+    text = text_of(plain_label(label))
+    return text in reading.missing or (column, text) in reading.missing_of
 
 
 def read_levels(
@@ -273,9 +276,9 @@ def read_frame(
         frame, lines = _read_columns(source, names, chosen, reading)
         if lines:
             _tell_of_note(source, frame, lines[-1])
-    if reading.missing:
+    if reading.missing or reading.missing_of:
         for name in chosen:
-            frame[name] = _without_missing(frame[name], reading)
+            frame[name] = _without_missing(frame[name], name, reading)
     return frame, lines
 
 
@@ -308,9 +311,9 @@ def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame,
     return _read_text(source, names, chosen, reading)
 
 
-def _without_missing(column: pd.Series, reading: Reading) -> pd.Series:
+def _without_missing(column: pd.Series, name: str, reading: Reading) -> pd.Series:
     """A column without the labels that stand for missing values."""
-    codes = [value for value in column.unique() if stands_for_missing(value, reading)]
+    codes = [value for value in column.unique() if stands_for_missing(value, name, reading)]
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.remove_categories(codes)
     return column.mask(column.isin(codes)) if codes else column

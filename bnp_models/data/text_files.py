@@ -49,7 +49,8 @@ class Reading:
         Encoding of a text file, as Python names it. By default UTF-8 or UTF-16, or, where it is
         neither, cp1252, the usual one of Western Windows.
     missing : sequence of str, optional
-        Labels that stand for a missing value, such as "NA" and "-9", besides empty cells.
+        Labels that stand for a missing value in every column, such as "NA" and "-9", besides empty
+        cells.
     skip : int
         Lines of a text file, or rows of a sheet, above the header.
     sheet : str, optional
@@ -66,6 +67,8 @@ class Reading:
     normalise : bool
         Whether labels of a column that are different spellings of one value (`spelling_key`) are
         merged.
+    missing_of : sequence of (str, str), optional
+        Columns and labels that stand for a missing value in this column alone.
 
     Raises
     ------
@@ -90,11 +93,14 @@ class Reading:
     numbers: tuple[str, ...] = ()
     notations: Mapping[str, Notation] = field(default_factory=dict, hash=False)
     normalise: bool = False
+    missing_of: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self):
         if self.skip < 0:
             raise MicrodataError(f"skip is {self.skip}; give a number of lines, 0 or more")
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
+        pairs = tuple((str(column), str(label)) for column, label in self.missing_of)
+        object.__setattr__(self, "missing_of", pairs)
         object.__setattr__(self, "numbers", tuple(map(str, self.numbers)))
         check_marks(self.decimal, self.thousands)
         if self.sep == "\\t":

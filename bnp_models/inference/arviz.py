@@ -97,8 +97,11 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
     def axis_of(name: str, axis: str, size: int) -> str:
         """Name of an axis: variables whose levels lie in bands or groups have shapes of these, and
         a level may stand for absent items, behind those that have labels."""
-        if len(labels.get(axis, ())) in (0, size):
+        known = len(labels.get(axis, ()))
+        if known in (0, size) and sizes.setdefault(axis, size) == size:
             return axis
+        if not known:
+            return f"{axis}_of_{name}"
         shared = f"{axis}_or_band"
         return shared if sizes.setdefault(shared, size) == size else f"{shared}_of_{name}"
 

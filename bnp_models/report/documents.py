@@ -391,6 +391,9 @@ class RunDocument(Document):
     k: Sequence[Sequence[int | Sequence[str] | None]] | None = ABSENT
     """Option of protect: of each target, K, the number of variables, and variables."""
     strata: str | None = ABSENT
+    no_merge: Sequence[str] = ABSENT
+    link: Sequence[Sequence[str]] | None = ABSENT
+    """Option of protect: pairs of a column and the key variable that it is changed with."""
     importance: Mapping[str, float] | None = None
     refit: bool | None = None
     datasets: int | None = None

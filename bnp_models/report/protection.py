@@ -17,6 +17,7 @@ from bnp_models.report.summaries import figures_of
 from bnp_models.risk.anonymity import Reached
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.protection import FileRisk, Protection
+from bnp_models.risk.released import ReadBack, Released, ReleasedColumn
 from bnp_models.risk.verdict import VerdictEntry
 
 _SHOWN = 100
@@ -48,6 +49,33 @@ class RecodingEntry(Document):
     """Information lost, in bits per record."""
 
 
+class LevelEntry(Document):
+    """What became of a level."""
+
+    variable: str
+    level: str
+    becomes: str | None
+    """Level of the protected file; null if the variable was dropped."""
+
+
+class ReleasedEntry(Document):
+    """The file as it is released, and what can be read back from it."""
+
+    columns: Sequence[ReleasedColumn]
+    """Its columns."""
+    sample_uniques: int
+    """Records that no other shares all its columns with."""
+    suppressed_told: int
+    """Suppressed values that no other key variable tells, but another column does."""
+    suppressed_told_by_keys: int
+    """Suppressed values that another key variable tells."""
+    merged_told: int
+    """Merged or dropped values of records that no other key variable tells, but another column
+    does."""
+    read_back: Sequence[ReadBack]
+    """Columns that tell of changes, or nearly determine a variable that was changed."""
+
+
 class SuppressionEntry(Document):
     """Suppressed value."""
 
@@ -77,6 +105,10 @@ class ChangesDocument(Document):
     """With --refit: the risk of the protected file, estimated by new chains."""
     recodings: Sequence[RecodingEntry]
     """Recodings, in the order in which they were made."""
+    levels: Sequence[LevelEntry] = ABSENT
+    """What became of each level of the variables that were recoded."""
+    released: ReleasedEntry = ABSENT
+    """The file that is written, with its columns that are no key variables."""
     suppressed: dict[str, int]
     """Number of suppressed values, by variable."""
     suppressed_records: int
@@ -90,6 +122,7 @@ def changes_document(
     ids: pd.Series | None = None,
     usable: bool = True,
     why: str = "",
+    released: Released | None = None,
 ) -> ChangesDocument:
     """Content of ``changes.json``: every recoding and suppression, the risk before and after.
 
@@ -103,21 +136,26 @@ def changes_document(
         (n,) identifiers of the records, which the log then names them by too.
     usable, why
         Whether tau_1 of the sample can be used, and a sentence that says why.
+    released
+        Result of `Protection.released`: the verdict is then that on the file that is released.
     """
     table = protection.table
     names = {} if ids is None else dict(enumerate(map(text_of, ids.to_numpy(object))))
     number = protection.suppressed.sum(axis=0).tolist()
     kept = protection.coarsening.schema.variables
+    verdict = protection.judge(usable, why)
     return ChangesDocument(
         n=table.n,
         population_size=protection.population_size,
         variables=table.schema.variables,
-        verdict=protection.judge(usable, why).document(),
+        verdict=(verdict if released is None else released.judge(verdict)).document(),
         anonymity=protection.anonymity or ABSENT,
         before=_of_file(protection.before),
         after=_of_file(protection.after),
         refitted=None if refitted is None else _of_file(refitted),
         recodings=[RecodingEntry.of(one, to=one.label) for one in protection.recodings],
+        levels=_levels(protection),
+        released=ABSENT if released is None else ReleasedEntry.of(released),
         suppressed=dict(zip(kept, number, strict=True)),
         suppressed_records=protection.suppressed.any(axis=1).sum(),
         suppressions=[
@@ -125,6 +163,20 @@ def changes_document(
             for one in protection.suppressions().itertuples()
         ],
     )
+
+
+def _levels(protection: Protection) -> list[LevelEntry]:
+    """What became of each level of the variables that were recoded."""
+    schema = protection.table.schema
+    found = []
+    for name, one in protection.coarsening.changed.items():
+        labels = schema.levels[schema.variables.index(name)]
+        became = [None] * len(labels) if one is None else [one.labels[k] for k in one.code(labels)]
+        found += [
+            LevelEntry(variable=name, level=text_of(x), becomes=None if y is None else text_of(y))
+            for x, y in zip(labels, became, strict=True)
+        ]
+    return found
 
 
 def _of_file(risk: FileRisk) -> FileRiskEntry:
@@ -179,8 +231,17 @@ def render_protection_report(
         command=command,
         records=records,
         filing=filing,
+        mapping=_mapping(changes["levels"]),
         shown=[list(one.values()) for one in changes["suppressions"][:_SHOWN]],
     )
+
+
+def _mapping(levels: Sequence[dict]) -> list[tuple[str, str | None, list[str]]]:
+    """Variables, new levels (None: dropped) and the old ones, where several became one."""
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for one in levels:
+        found.setdefault((one["variable"], one["becomes"]), []).append(one["level"])
+    return [(*new, old) for new, old in found.items() if new[1] is None or len(old) > 1]
 
 
 def write_protection_report(

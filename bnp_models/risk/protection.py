@@ -37,6 +37,7 @@ from bnp_models.risk.recoding import (
     importance_of,
     ordered_variables,
 )
+from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.ties import TIES
 from bnp_models.risk.verdict import Limits, Verdict, judge
@@ -175,14 +176,39 @@ class Protection:
         codes = np.where(self.suppressed, -1, table.codes)
         return Microdata(table.schema, codes).to_frame()
 
-    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Replace the key variables of the original file (n, any) by the protected ones."""
-        kept = self.coarsening.schema.variables
-        gone = [name for name in self.table.schema.variables if name not in kept]
-        protected, labels = frame.drop(columns=gone), self.frame()
-        for name in kept:
-            protected[name] = labels[name].astype(object).to_numpy()
-        return protected
+    def released(
+        self,
+        frame: pd.DataFrame,
+        *,
+        carry: Sequence[str] = (),
+        link: Mapping[str, str] | None = None,
+    ) -> Released:
+        """Make the file that is released, and measure what can be read back from it.
+
+        Parameters
+        ----------
+        frame
+            (n, any) the original file. Its columns that are neither key variables, carried nor
+            linked are left out.
+        carry
+            Columns that are released as they are.
+        link
+            By column that is changed as a key variable is, this variable: its values are suppressed
+            and merged together with those of the variable.
+        """
+        return release(
+            self.table, self.recoded, self.suppressed, self.frame(), frame, carry, link or {}
+        )
+
+    def apply(
+        self,
+        frame: pd.DataFrame,
+        *,
+        carry: Sequence[str] = (),
+        link: Mapping[str, str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the protected file of the original one; parameters as of `released`."""
+        return self.released(frame, carry=carry, link=link).frame
 
     def suppressions(self) -> pd.DataFrame:
         """One row per suppressed value: row, column and old, its label in the sample."""
@@ -229,6 +255,7 @@ def protect(
     max_suppressed: float = 0.05,
     importance: Mapping[str, float] | None = None,
     ordered: Sequence[str] = (),
+    no_merge: Sequence[str] = (),
     k: int | Sequence[Anonymity] = (),
     strata: ArrayLike | None = None,
     ties: str = "on",
@@ -257,6 +284,8 @@ def protect(
         begin with a number. For other variables, the rarest level is merged with another level. If
         the model of the run has groups of a variable's levels, all levels are replaced by their
         groups, and then the groups by larger groups.
+    no_merge
+        Variables whose levels are not merged; they may still be dropped.
     k
         Number of records that each combination of the key variables must have, or targets of
         k-anonymity for sets of them (`bnp.risk.Anonymity`). A record with suppressed values counts
@@ -298,7 +327,7 @@ def protect(
     table = sample_law(run).table
     if not isinstance(table, Microdata):
         raise ValueError("protection needs single records, not a table of cell counts")
-    check_names(table, importance or {}, ordered)
+    check_names(table, importance or {}, (*ordered, *no_merge))
     for target in targets:
         target.check(table.schema)
     stratum = None if strata is None else pd.factorize(np.asarray(strata), use_na_sentinel=False)[0]
@@ -311,7 +340,9 @@ def protect(
         ProtectedRisks(run, population_size, ties=ties == "on", num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
-    recoded, recodings = asked_steps(recode, table, weight, hierarchies_of(run.model))
+    recoded, recodings = asked_steps(
+        recode, Recoded.unchanged(table, hierarchies_of(run.model), no_merge), weight
+    )
     in_order = ordered_variables(table.schema, ordered)
     most = int(max_suppressed * table.n)
     while True:

@@ -6,7 +6,7 @@ This equals the mean over the records of log2(share of the new level / share of 
 loss of a suppressed value, log2(1 / its share), is on the same scale and can be added.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -46,12 +46,16 @@ class Recoded:
     """For each variable, its groups of codes; None: it is dropped."""
     hierarchies: Hierarchies = ()
     """Groups with names, of some variables."""
+    unmerged: Collection[str] = ()
+    """Variables whose levels are never merged in the search."""
 
     @classmethod
-    def unchanged(cls, table: Microdata, hierarchies: Hierarchies = ()) -> "Recoded":
+    def unchanged(
+        cls, table: Microdata, hierarchies: Hierarchies = (), unmerged: Collection[str] = ()
+    ) -> "Recoded":
         """The sample itself."""
         groups = tuple(tuple((c,) for c in range(k)) for k in table.schema.num_levels)
-        return cls(table, groups, hierarchies)
+        return cls(table, groups, hierarchies, unmerged)
 
     @classmethod
     def by(cls, coarsening: Recoding, table: Microdata) -> "Recoded":
@@ -171,14 +175,14 @@ class Recoded:
         All levels of a variable with a hierarchy are merged to the next larger groups. For other
         variables, adjacent levels are merged if the variable is `ordered` (J,); otherwise the
         rarest level is merged with each other level. A level that no record has is merged together
-        with a neighbour, or stays.
+        with a neighbour, or stays. Levels of `unmerged` variables are not merged.
         """
         for j in self.kept:
             if len(self.kept) > 1:
                 yield j, None, self.dropping(j)
             groups = self.groups[j] or ()
             seen = [group for group in groups if self.number(j, group)]
-            if len(seen) < 3:
+            if len(seen) < 3 or self.table.schema.variables[j] in self.unmerged:
                 continue
             if j in self._layers:
                 if found := self._next_layer(j):
@@ -225,13 +229,13 @@ def importance_of(schema: Schema, given: Mapping[str, float]) -> np.ndarray:
 
 
 def asked_steps(
-    statements: Sequence[str], table: Microdata, weight: np.ndarray, hierarchies: Hierarchies
+    statements: Sequence[str], recoded: Recoded, weight: np.ndarray
 ) -> tuple[Recoded, list[Step]]:
     """The sample after the requested recodings, and the list of these."""
-    recoded = Recoded.unchanged(table, hierarchies)
     if not statements:
         return recoded, []
-    coarsening = parse_coarsening(";".join(statements), table.schema, hierarchies)
+    table = recoded.table
+    coarsening = parse_coarsening(";".join(statements), table.schema, recoded.hierarchies)
     asked, made = Recoded.by(coarsening, table), []
     for j, groups in enumerate(asked.groups):
         for group in [None] if groups is None else [g for g in groups if len(g) > 1]:

@@ -207,20 +207,27 @@ def _parts(full: np.ndarray, total: np.ndarray, in_order: bool) -> Iterator[np.n
     yield from np.split(levels, np.flatnonzero(np.diff(position) > 1) + 1)
 
 
-def in_words(table: Records, settled: Sequence[Settled]) -> list[str]:
-    """Say of each variable where its empty values are settled, and how many others it has."""
+def in_words(table: Records, settled: Sequence[Settled], label: str | None = None) -> list[str]:
+    """Say of each variable where its empty values are settled, and how many others it has.
+
+    A label that stands for an empty value is that of `find_settled`.
+    """
     schema, cells = table.schema, table.tabulated
+    what = "empty" if label is None else quoted(label)
     sentences = []
     for j in dict.fromkeys(one.variable for one in settled):
         of = [one for one in settled if one.variable == j]
-        others = int(cells.counts @ (cells.codes[:, j] < 0)) - sum(one.records for one in of)
+        empty = _is_empty(cells.codes[:, j], schema.levels[j], label)
+        others = int(cells.counts @ empty) - sum(one.records for one in of)
         places = [
             f"in all {one.records:,}{' other' * (i > 0)} records with "
             f"{quoted(schema.variables[one.parent])} {_levels(schema, one)}"
             for i, one in enumerate(of)
         ]
         rest = f"in {others:,} others" if others else "in no others"
-        sentences.append(f"{quoted(schema.variables[j])} is empty {listed([*places, rest], 'and')}")
+        sentences.append(
+            f"{quoted(schema.variables[j])} is {what} {listed([*places, rest], 'and')}"
+        )
     return sentences
 
 

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,52 @@ CONFIRM, EXPECTED, CHANCE = "#confirm", "#expected", "#chance"
 LEAST_EXPECTED = 5.0
 """Expected number of records from which a combination without records is suggested."""
 
+LARGEST_CHANCE = 0.05
+"""Combinations that chance alone would make candidates in a file, up to which one is suggested."""
+
+# Expected records from which on an empty combination is no chance in any file.
+_NEVER = 60.0
+
 # Cells of a table of three variables, and rounds of fitting its two-way margins.
 _MOST_CELLS, _ROUNDS = 20_000, 20
 
 # Seconds before a bar is shown.
 _DELAY = 1
 
-# Expected records, and codes by variable.
-_Row: TypeAlias = tuple[float, dict[int, list[int]]]
+
+class _Row(NamedTuple):
+    """A candidate."""
+
+    expected: float
+    """Records that it is expected to have."""
+    fixed: dict[int, list[int]]
+    """Codes by variable."""
+    parts: Sequence[float] = ()
+    """Expected records of the combinations of which it is made, if these are several."""
+    log_number: float = 0.0
+    """Logarithm of the number of such sets of combinations in all tables, if it is made of any."""
+    chance: float | None = None
+    """Candidates by chance, where it is known already."""
+
+
+class _ByChance:
+    """Number of combinations that are empty by chance, among all that are looked at."""
+
+    def __init__(self) -> None:
+        self._expected: list[np.ndarray] = []
+
+    def add(self, expected: np.ndarray, least: float) -> None:
+        """Note the expected records of combinations, empty or not."""
+        self._expected.append(expected[(expected >= least) & (expected < _NEVER)].ravel())
+
+    def number(self, expected: np.ndarray) -> np.ndarray:
+        """Count those that would be empty, of combinations with so many expected records or more.
+
+        If nothing is impossible, a combination is empty with probability exp(-expected).
+        """
+        every = np.sort(np.concatenate([*self._expected, [_NEVER]]))
+        above = np.append(np.cumsum(np.exp(-every)[::-1])[::-1], 0)
+        return above[np.searchsorted(every, np.asarray(expected) * (1 - 1e-9))]
 
 
 def suggest_conditions(
@@ -56,11 +94,18 @@ def suggest_conditions(
     -------
     DataFrame
         Conditions as `StructuralZeros.from_frame` reads them, which refuses a row until the "?" in
-        ``#confirm`` is removed; ``#expected`` records, and ``#chance``, the Poisson probability
-        exp(-expected) that a combination which can occur is not in the sample.
+        ``#confirm`` is removed; ``#expected`` records, and ``#chance``, the number of candidates
+        with at least as many expected records that chance alone would make in a file without
+        structural zeros. Rows with more than `LARGEST_CHANCE` are left out.
 
     Notes
     -----
+    A combination that can occur is not in the sample with probability exp(-expected). Candidates
+    are the empty ones among very many, and levels are taken together because they are empty, so
+    ``#chance`` is the sum of this probability over all combinations of all tables that have at
+    least as many expected records. Where levels of both variables are taken together, it is the sum
+    over these, or, if that is less, the probability times the number of sets of this form.
+
     For two variables, the expected count is that under independence; runs of adjacent levels of
     numbers in order are taken together. If one variable determines the other, as a municipality
     determines its region, there is one row for each level of the other, which names all levels with
@@ -83,19 +128,34 @@ def suggest_conditions(
     counts_of = partial(_counts, table.schema, codes, missing, cells.counts)
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
     in_order = [are_ordered(labels) for labels in table.schema.levels]
-    for pair in itertools.combinations(columns, 2):
+    pairs, chances = list(itertools.combinations(columns, 2)), _ByChance()
+    for pair in pairs:
         counts, n = counts_of(pair)
-        if (way := _settling(counts, least)) is None:
-            rows += _of_two(pair, [in_order[j] for j in pair], counts, n)
+        if found := _settling(counts, least, len(pairs)):
+            way, chance = found
+            settled += _of_settled(pair[::way], counts if way > 0 else counts.T, chance)
         else:
-            settled += _of_settled(pair[::way], counts if way > 0 else counts.T)
+            ways = [in_order[j] for j in pair]
+            rows += _of_two(pair, ways, counts, n, least, chances, len(pairs))
     triples = itertools.combinations(columns, 3)
     number = math.comb(len(columns), 3)
     for triple in tqdm(triples, "tables", number, delay=_DELAY, disable=not progress):
         if np.prod([table.schema.num_levels[j] for j in triple]) <= _MOST_CELLS:
-            rows += _of_three(triple, *counts_of(triple), least)
-    rows = sorted((row for row in rows if row[0] >= least), key=lambda row: -row[0])[:most]
-    return _as_frame(table.schema, sorted(settled + rows, key=lambda row: -row[0]))
+            rows += _of_three(triple, *counts_of(triple), least, chances)
+    rows = [_with_chance(row, chances, least) for row in rows if row.expected >= least]
+    rows = [row for row in rows if (row.chance or 0) <= LARGEST_CHANCE]
+    rows = sorted(rows, key=lambda row: -row.expected)[:most]
+    return _as_frame(table.schema, sorted(settled + rows, key=lambda row: -row.expected))
+
+
+def _with_chance(row: _Row, chances: _ByChance, least: float) -> _Row:
+    """A candidate with the number of such candidates by chance."""
+    if not row.parts:
+        return row._replace(chance=float(chances.number(np.array([row.expected]))[0]))
+    of_parts = math.inf
+    if min(row.parts) >= least:
+        of_parts = float(chances.number(np.array(row.parts)).sum())
+    return row._replace(chance=min(of_parts, math.exp(min(0, row.log_number - row.expected))))
 
 
 def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tuple[str, str]]:
@@ -108,7 +168,8 @@ def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tu
     least
         Least expected number of records, if the two variables were independent, that would have
         another value of the second variable than the first record with their value of the first.
-        With fewer, the relation may be due to chance.
+        There must also be so many that chance would make fewer than `LARGEST_CHANCE` such pairs in
+        a file.
 
     Returns
     -------
@@ -126,10 +187,11 @@ def settling_variables(table: Records, least: float = LEAST_EXPECTED) -> list[tu
     missing = (codes < 0).any(axis=1)
     found = []
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
-    for pair in itertools.combinations(columns, 2):
+    pairs = list(itertools.combinations(columns, 2))
+    for pair in pairs:
         counts, _ = _counts(table.schema, codes, missing, cells.counts, pair)
-        if way := _settling(counts, least):
-            first, second = pair[::way]
+        if settled := _settling(counts, least, len(pairs)):
+            first, second = pair[:: settled[0]]
             found.append((names[first], names[second]))
     return found
 
@@ -193,19 +255,24 @@ def _counts(schema, codes, missing, counts, columns) -> tuple[np.ndarray, float]
     return table.reshape(num_levels), float(table.sum())
 
 
-def _settling(counts: np.ndarray, least: float) -> int | None:
-    """1 where the first variable of a table settles the second, -1 the other way, None if none."""
+def _settling(counts: np.ndarray, least: float, num_pairs: int) -> tuple[int, float] | None:
+    """1 where the first variable of a table settles the second, -1 the other way; None if none.
+
+    And how many of the pairs, in either direction, would do so by chance.
+    """
     for way, table in ((1, counts), (-1, counts.T)):
         seen = table[table.any(axis=1)]
         if (np.count_nonzero(seen, axis=1) == 1).all() and len(seen) >= seen.any(axis=0).sum() > 1:
             share = table.sum(axis=0) / table.sum()
             others = 1 - share[seen.argmax(axis=1)]
-            if float(((seen.sum(axis=1) - 1) * others).sum()) >= least:
-                return way
+            expected = float(((seen.sum(axis=1) - 1) * others).sum())
+            chance = 2 * num_pairs * math.exp(-expected)
+            if expected >= least and chance <= LARGEST_CHANCE:
+                return way, chance
     return None
 
 
-def _of_settled(pair: Sequence[int], counts: np.ndarray) -> list[_Row]:
+def _of_settled(pair: Sequence[int], counts: np.ndarray, chance: float) -> list[_Row]:
     """For each level of a variable that another one settles, what does not go with the others."""
     first, second = pair
     n, rows, columns = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
@@ -213,11 +280,12 @@ def _of_settled(pair: Sequence[int], counts: np.ndarray) -> list[_Row]:
     for b in np.flatnonzero(columns):
         levels, others = np.flatnonzero(counts[:, b]), np.delete(np.arange(len(columns)), b)
         expected = float(rows[levels].sum() * columns[others].sum() / n)
-        found.append((expected, {first: levels.tolist(), second: others.tolist()}))
+        fixed = {first: levels.tolist(), second: others.tolist()}
+        found.append(_Row(expected, fixed, chance=chance))
     return found
 
 
-def _of_two(pair, in_order, counts, n) -> list[_Row]:
+def _of_two(pair, in_order, counts, n, least, chances, num_pairs) -> list[_Row]:
     """Empty parts of the table of two variables, with the records expected of independent ones."""
     if not n:
         return []
@@ -225,21 +293,37 @@ def _of_two(pair, in_order, counts, n) -> list[_Row]:
     if in_order[1] and (not in_order[0] or counts.shape[1] > counts.shape[0]):
         first, second, counts, in_order = second, first, counts.T, in_order[::-1]
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n
+    seen = counts.any(axis=1)
+    below = np.cumsum(np.concatenate([np.zeros((1, counts.shape[1])), expected[seen]]), axis=0)
+    for length in range(1, len(below) if in_order[0] else 2):
+        of_runs = below[length:] - below[:-length]
+        if of_runs.min() >= _NEVER:
+            break
+        chances.add(of_runs, least)
     # Levels of the second variable, by the levels of the first that do not go with them.
     together: dict[tuple[int, ...], list[int]] = {}
     for b in range(counts.shape[1]):
-        empty = np.flatnonzero((counts[:, b] == 0) & (counts.sum(axis=1) > 0))
+        empty = np.flatnonzero((counts[:, b] == 0) & seen)
         parts = _runs(empty, counts.sum(axis=1)) if in_order[0] else [(int(a),) for a in empty]
         for part in parts:
             if counts[:, b].any():
                 together.setdefault(tuple(part), []).append(b)
-    return [
-        (float(expected[np.ix_(a, b)].sum()), {first: list(a), second: b})
-        for a, b in together.items()
-    ]
+    # Forms that a set of combinations may have: so many levels of the one, and of the other.
+    num_second = int(counts.any(axis=0).sum())
+    forms = num_second * (int(seen.sum()) if in_order[0] else 1)
+    found = []
+    for own, others in together.items():
+        sums = expected[np.ix_(own, others)].sum(axis=0)
+        runs = int(seen.sum()) - len(own) + 1
+        sets = num_pairs * forms * runs * math.comb(num_second, len(others))
+        row = _Row(float(sums.sum()), {first: list(own), second: others})
+        if len(others) > 1:
+            row = row._replace(parts=sums.tolist(), log_number=math.log(sets))
+        found.append(row)
+    return found
 
 
-def _of_three(triple, counts, n, least) -> list[_Row]:
+def _of_three(triple, counts, n, least, chances) -> list[_Row]:
     """Empty cells of the table of three variables, with the records that its margins expect."""
     goals = [counts.sum(axis=k, keepdims=True) for k in range(3)]
     possible = np.ones(counts.shape, bool)
@@ -247,6 +331,8 @@ def _of_three(triple, counts, n, least) -> list[_Row]:
         possible &= goal > 0
     empty = possible & (counts == 0)
     if not empty.any() or n < least:
+        # That of a cell which is not empty is about its count.
+        chances.add(counts.astype(float), least)
         return []
     fitted = possible.astype(float).reshape(-1)
     index = np.indices(counts.shape)
@@ -258,8 +344,12 @@ def _of_three(triple, counts, n, least) -> list[_Row]:
     for _ in range(_ROUNDS):
         fitted, _away = rake_once(fitted, margins)
     fitted = fitted.reshape(counts.shape)
+    chances.add(fitted[possible], least)
     return [
-        (float(fitted[tuple(cell)]), {j: [int(code)] for j, code in zip(triple, cell, strict=True)})
+        _Row(
+            float(fitted[tuple(cell)]),
+            {j: [int(code)] for j, code in zip(triple, cell, strict=True)},
+        )
         for cell in np.argwhere(empty & (fitted >= least))
     ]
 
@@ -274,18 +364,17 @@ def _runs(empty: np.ndarray, counts: np.ndarray) -> list[list[int]]:
     ]
 
 
-def _as_frame(schema: Schema, rows) -> pd.DataFrame:
+def _as_frame(schema: Schema, rows: Sequence[_Row]) -> pd.DataFrame:
     """Rows of conditions with their expected counts."""
-    used = sorted({j for _, fixed in rows for j in fixed})
+    used = sorted({j for row in rows for j in row.fixed})
     columns: dict[str, list] = {schema.variables[j]: [] for j in used}
-    for _, fixed in rows:
+    for row in rows:
         for j in used:
-            text = levels_said(fixed[j], schema.levels[j]) if j in fixed else ""
+            text = levels_said(row.fixed[j], schema.levels[j]) if j in row.fixed else ""
             columns[schema.variables[j]].append(text)
-    expected = np.array([count for count, _ in rows], float)
     columns[CONFIRM] = ["?"] * len(rows)
-    columns[EXPECTED] = [f"{count:.1f}" for count in expected]
-    columns[CHANCE] = [f"{chance:.1g}" for chance in np.exp(-expected)]
+    columns[EXPECTED] = [f"{row.expected:.1f}" for row in rows]
+    columns[CHANCE] = [f"{row.chance:.1g}" for row in rows]
     return pd.DataFrame(columns)
 
 

@@ -172,7 +172,7 @@ def log_possible(
     log_pi: Float[Array, " F"],
     log_omega: Float[Array, "F S"],
     log_lambda: Float[Array, "Q F"],
-    log_phi: Float[Array, "R F S"],
+    log_phi: Float[Array, "R G S"],
     rules: HeadTables,
     household: Variables,
     member: Variables,

@@ -66,16 +66,19 @@ def merged_rows(
 
 @jax.named_scope("merged_tables")
 def merged_tables(
-    phi: Float[Array, "R F S"], num_levels: tuple[int, ...], plan: Plan
-) -> list[Float[Array, "_ F S"]]:
-    """Joint level probabilities of the variables of each table, by household and member class."""
+    phi: Float[Array, "R G S"], num_levels: tuple[int, ...], plan: Plan
+) -> list[Float[Array, "_ G S"]]:
+    """Joint level probabilities of the variables of each table, by household and member class.
+
+    G is F, or 1 if all household classes share the member classes.
+    """
     one = jnp.ones((1, *phi.shape[1:]), phi.dtype)
     return [times_levels(one, phi, num_levels, variables) for variables in plan]
 
 
 @jax.named_scope("log_member_probability")
 def log_member_probability(
-    tables: list[Float[Array, "_ F S"]], omega: Float[Array, "F S"], rows: Int[Array, "T N"]
+    tables: list[Float[Array, "_ G S"]], omega: Float[Array, "F S"], rows: Int[Array, "T N"]
 ) -> Float[Array, "N F"]:
     """Log probability of each member's values in each household class, summed over member classes.
 
@@ -96,6 +99,8 @@ def log_member_probability(
     """
     num_classes, num_nested = omega.shape
     num_members = rows.shape[1]
+    if tables[0].shape[1] < num_classes:
+        return _log_shared_probability(tables, omega, rows)
     width = -(-num_classes // _LANES) * _LANES
     scaled, log_scale = [], jnp.zeros(num_members, omega.dtype)
     for table, row in zip(_weighted(tables, omega), rows, strict=True):
@@ -114,6 +119,23 @@ def log_member_probability(
     total = lax.fori_loop(0, num_nested, add, jnp.zeros((num_members, width), omega.dtype))
     total = jnp.maximum(total[:, :num_classes], jnp.finfo(omega.dtype).tiny)
     return jnp.log(total) + log_scale[:, None]
+
+
+def _log_shared_probability(tables, omega, rows):
+    """The same, (N, F), if all household classes share the member classes."""
+    weight, log_scale = _shared_weights(tables, rows)
+    total = jnp.matmul(weight, omega.T, precision=lax.Precision.HIGHEST)
+    return jnp.log(jnp.maximum(total, jnp.finfo(omega.dtype).tiny)) + log_scale[:, None]
+
+
+def _shared_weights(tables, rows):
+    """(N, S) probability of each member's values by shared member class, and its log scale (N,)."""
+    weight, log_scale = jnp.ones((), tables[0].dtype), jnp.zeros((), tables[0].dtype)
+    for table, row in zip(tables, rows, strict=True):
+        scaled, log_largest = _scale(table[:, 0], 1, len(tables))
+        weight = weight * scaled.at[row].get(mode="promise_in_bounds")
+        log_scale = log_scale + log_largest[row]
+    return weight, log_scale
 
 
 def _weighted(tables, omega):
@@ -212,7 +234,7 @@ def repeat_by_member(x: Int[Array, " n"], blocks: Blocks, parts: int = 1) -> Int
 @jax.named_scope("draw_member_classes")
 def draw_member_classes(
     key: Key[Array, ""],
-    tables: list[Float[Array, "_ F S"]],
+    tables: list[Float[Array, "_ G S"]],
     omega: Float[Array, "F S"],
     rows: Int[Array, "T N"],
     g: Int[Array, " N"],
@@ -229,11 +251,14 @@ def draw_member_classes(
         Class of the member's household.
     """
     num_classes, num_nested = omega.shape
-    weight = jnp.ones((), omega.dtype)
-    for table, row in zip(_weighted(tables, omega), rows, strict=True):
-        scaled, _ = _scale(table, 2, len(tables))
-        scaled = scaled.reshape(-1, num_nested)
-        weight = weight * scaled.at[row * num_classes + g].get(mode="promise_in_bounds")
+    if tables[0].shape[1] < num_classes:
+        weight = _shared_weights(tables, rows)[0] * omega.at[g].get(mode="promise_in_bounds")
+    else:
+        weight = jnp.ones((), omega.dtype)
+        for table, row in zip(_weighted(tables, omega), rows, strict=True):
+            scaled, _ = _scale(table, 2, len(tables))
+            scaled = scaled.reshape(-1, num_nested)
+            weight = weight * scaled.at[row * num_classes + g].get(mode="promise_in_bounds")
     cumulative = jnp.matmul(
         weight, jnp.triu(jnp.ones((num_nested, num_nested), weight.dtype)),
         precision=lax.Precision.HIGHEST,

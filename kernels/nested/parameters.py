@@ -97,7 +97,7 @@ def tables_of(
     log_pi: Float[Array, " F"],
     log_omega: Float[Array, "F S"],
     log_lambda: Float[Array, "Q F"],
-    log_phi: Float[Array, "R F S"],
+    log_phi: Float[Array, "R G S"],
     household: Variables,
     member: Variables,
     head: "Head | None",
@@ -107,13 +107,15 @@ def tables_of(
     Parameters
     ----------
     log_pi, log_omega, log_lambda, log_phi
-        Log weights of the classes, and level probabilities.
+        Log weights of the classes, and level probabilities; G is F, or 1 if all household classes
+        share the member classes.
     household, member
         Numbers of levels of household and member variables, and which of them rules read.
     head
         Kind of members of whom every household has exactly one, if there is one.
     """
     num_classes, num_nested = log_omega.shape
+    log_phi = jnp.broadcast_to(log_phi, (len(log_phi), num_classes, num_nested))
 
     def weights(log_weight):
         largest = jnp.max(log_weight, axis=-1, keepdims=True)

@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from commands import one_line
 
+import bnp_models as bnp
 from bnp_models.cli import runs
 from bnp_models.cli.main import main
+from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros.settled import NOT_APPLICABLE
 
@@ -83,9 +86,7 @@ def test_columns_that_settle_others_may_be_named(folder, capsys):
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "region=job"]) == 2
     assert "survey.csv, column 'job'" in capsys.readouterr().err
     assert main([*words, str(folder / "y.csv"), "--settles-empty", "age"]) == 2
-    assert (
-        "is not two variables, of which the first determines the second" in capsys.readouterr().err
-    )
+    assert "is not two variables, such as municipality=region" in capsys.readouterr().err
     # Ages settle where jobs are empty, not which jobs there are.
     words = ["synthesize", str(folder / "survey.csv"), "--out", str(folder / "w")]
     assert main([*words, "--allow-identifying", "--settles", "age=job"]) == 2
@@ -196,3 +197,57 @@ def test_without_the_option_it_is_said_before_chains_are_run(folder, capsys, mon
     words = ["synthesize", *words[1:4], *CHAINS[:-1], "--empty-as-level"]
     assert main([*words, "--model", "nplcm", "--out", str(folder / "untied")]) == 2
     assert "takes no structural zeros, and may draw other values" in capsys.readouterr().err
+
+
+SURVEY = pd.DataFrame({
+    "age": np.repeat(["child", "adult"], [30, 60]),
+    "ymarr": ["NA"] * 30 + ["1990", "2000"] * 30,
+    "income": (["low", "high", "NA"] * 30),
+})  # fmt: skip
+
+
+def formats_of(frame, folder):
+    """The same records as text, a workbook, Parquet, Stata and SPSS."""
+    paths = [folder / f"survey.{kind}" for kind in ("csv", "xlsx", "parquet", "dta", "sav")]
+    frame.to_excel(paths[1], index=False)
+    for path in (paths[0], *paths[2:]):
+        bnp.io.write_frame(frame, path)
+    return paths
+
+
+def test_labels_are_missing_by_column_in_every_format(tmp_path):
+    """NA says that nobody knows an income, and that children have no year of marriage."""
+    reading = bnp.io.Reading(missing_of=[("income", "NA")])
+    tables = [bnp.read_microdata(path, reading=reading) for path in formats_of(SURVEY, tmp_path)]
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    SURVEY.to_parquet(folder / "part.parquet", index=False)
+    tables.append(bnp.read_microdata(folder, reading=reading))
+    for table in tables:
+        # Of CSV files the levels are sorted as everywhere.
+        assert table.schema == tables[0].schema and (table.codes == tables[0].codes).all()
+        assert table.schema.levels[1:] == (("1990", "2000", "NA"), ("high", "low"))
+        assert (table.codes < 0).sum(axis=0).tolist() == [0, 0, 30]
+    everywhere = bnp.read_microdata(tmp_path / "survey.csv", reading=bnp.io.Reading(missing=["NA"]))
+    assert (everywhere.codes < 0).sum(axis=0).tolist() == [0, 30, 30]
+    cells = read_contingency_table(folder, reading=reading)
+    assert int(cells.counts @ (cells.codes[:, 2] < 0)) == 30 and not (cells.codes[:, 1] < 0).any()
+
+
+def test_the_advice_on_missing_values_is_by_column(tmp_path, caplog, capsys):
+    """What the warning says makes no value of what does not apply."""
+    SURVEY.to_csv(tmp_path / "survey.csv", index=False)
+    call = ["conditions", "suggest", str(tmp_path / "survey.csv"), "--force", "--out",
+            str(tmp_path / "zeros.csv")]  # fmt: skip
+    assert main(call) == 0
+    (said,) = [text for text in caplog.messages if "missing values?" in text]
+    assert "'ymarr' is 'NA' in all 30 records with 'age' child and in no others" in said
+    assert "(--missing income=NA)" in said and "--missing ymarr=NA --empty-as-level" in said
+    caplog.clear()
+    assert main([*call, "--missing", "income=NA", "--level", "ymarr=NA"]) == 0
+    assert "missing values?" not in caplog.text
+    assert main([*call, "--missing", "income=NA,ymarr=NA", "--empty-as-level"]) == 0
+    assert "'ymarr' is empty in all 30 records with 'age' child" in caplog.text
+    capsys.readouterr()
+    assert main([*call, "--missing", "salary=NA"]) == 2
+    assert "--missing: " in (said := one_line(capsys)) and "column 'salary': unknown column" in said

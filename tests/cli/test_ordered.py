@@ -61,6 +61,36 @@ def test_what_is_refused(folder, tmp_path, capsys, more, says, monkeypatch):
     assert re.search(says, one_line(capsys))
 
 
+def test_an_order_that_nobody_declared_is_asked_for(tmp_path, capsys):
+    """Labels that are no numbers are not taken in the order of the alphabet without a word."""
+    schools = ["Preschool", "Masters", "Bachelors", "unknown"]
+    frame = pd.DataFrame({"school": np.repeat(schools, 10), "sex": ["f", "m"] * 20})
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    levels = pd.DataFrame({"variable": "school", "level": schools})
+    levels.to_csv(tmp_path / "levels.csv", index=False)
+    in_order = pd.Categorical(frame["school"], sorted(schools))
+    frame.assign(school=in_order).to_parquet(tmp_path / "sample.parquet")
+
+    def said(*call):
+        """The error, with a population that is too small where there is no other."""
+        out = ("--out", str(tmp_path / "out"), "--population-size", "5")
+        assert main([*call, *out]) == 2
+        return one_line(capsys)
+
+    sample, ordered = str(tmp_path / "sample.csv"), ("--ordered", "school")
+    for command, more in (
+        ("risk", ordered), ("protect", (*ordered, "--max-tau1", "1")),
+        ("compare", ("--models", "hdp:ordered=school,nplcm")),
+    ):  # fmt: skip
+        problem = said(command, sample, *more)
+        assert "column 'school': nothing says in which order its levels are" in problem
+        assert "--levels" in problem
+        known = said(command, sample, *more, "--levels", str(tmp_path / "levels.csv"))
+        assert "is smaller than the sample" in known
+    assert "nothing says" not in said("risk", sample, "--ordered", "sex")
+    assert "nothing says" not in said("risk", str(tmp_path / "sample.parquet"), *ordered)
+
+
 def test_models_to_compare_have_ordered_variables():
     assert _model("nplcm:ordered=age+income", ()).ordered == ("age", "income")
 

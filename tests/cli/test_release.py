@@ -88,7 +88,8 @@ def test_protect_knows_columns_by_labels(csv, tmp_path):
                  "0.02", "--out", str(tmp_path / "out"), "--quiet"]) == 0  # fmt: skip
     made = pd.read_csv(tmp_path / "out" / "protected.csv")
     dropped = {"age in years", "sex", "race"} - set(made)
-    assert list(made) == [column for column in frame if column not in dropped]
+    keys = {"age in years", "sex", "race"}
+    assert list(made) == [column for column in frame if column in keys - dropped]
 
 
 def test_protect_by_k_anonymity(csv, tmp_path, capsys):
@@ -124,7 +125,7 @@ def test_protect_by_k_anonymity(csv, tmp_path, capsys):
         assert problem in one_line(capsys) and not (tmp_path / "no").exists()
 
 
-def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
+def test_protect(csv, tmp_path, capsys, caplog, monkeypatch):
     out, said, write_files = tmp_path / "out", [], protect.write_files
 
     def after_silence(*args):
@@ -133,9 +134,14 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
 
     monkeypatch.setattr(protect, "write_files", after_silence)
     assert main(["protect", str(csv), *SHORT, "--max-tau1", "2", "--id", "person", "--suppress",
-                 "0.02", "--recode", "merge:age=65-74+75+", "--refit", "--out",
-                 str(out)]) == 0  # fmt: skip
+                 "0.02", "--recode", "merge:age=65-74+75+", "--refit", "--carry", "education",
+                 "--out", str(out)]) == 0  # fmt: skip
     printed = capsys.readouterr().out
+    # Of columns that are no key variables, only those that somebody named are released.
+    assert "not written to protected.csv: 'person'; --carry" in caplog.text
+    # Ages have numbers, and two sexes are no levels to merge.
+    assert "without an order or groups of their levels" in caplog.text
+    assert "with any other: 'race'; --groups" in caplog.text
     # Where nobody reads stdout any more, the files are made all the same.
     assert said == [""]
     assert sorted(path.name for path in out.iterdir()) == ["changes.json", "protected.csv",
@@ -161,7 +167,7 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
     assert changes["suppressed_records"] <= 3
     first = changes["recodings"][0]
     assert (first["variable"], first["to"]) == ("age", "65+")
-    for name in before:
+    for name in before.columns.difference(["person"]):
         if name not in made:
             assert any(x["variable"] == name and x["to"] is None for x in changes["recodings"])
         elif name not in ("age", "sex", "race"):
@@ -174,7 +180,18 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
             assert ((made[name] == before[name].map(became)) | (made[name] == "")).all()
     page = (out / "report.html").read_text()
     check_well_formed(page, page.count("<svg"))
-    assert "65+" in words_of(page) and "Before and after" in words_of(page)
+    words = words_of(page)
+    assert "65+" in words and "Before and after" in words and "The file that is written" in words
+    assert "person" not in made
+    assert {x["column"]: x["role"] for x in changes["released"]["columns"]}[
+        "education"
+    ] == "carried"
+    # What became of each level, whatever the steps were.
+    for one in changes["levels"]:
+        rows = before[one["variable"]] == one["level"]
+        assert set(made.get(one["variable"], before["age"])[rows]) <= {one["becomes"], ""} or (
+            one["becomes"] is None and one["variable"] not in made
+        )
 
     # What it cost: the sample recoded as the file was, and nothing but suppression between them.
     judged = ["evaluate", str(csv), str(out / "protected.csv"), "--variables",
@@ -238,7 +255,12 @@ def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
         ("protect", ["--max-tau1", "1", "--recode", "merge:age=x+y"], ["--recode", "age"]),
         ("protect", ["--max-tau1", "1", "--importance", "income=2"], ["--importance", "income"]),
         ("protect", ["--max-tau1", "1", "--importance", "age"], ["such as income=2"]),
-        ("protect", ["--max-risk", "1.5"], ["1.5 is out of range: from 0 to 1"]),
+        ("protect", ["--max-risk", "1.5"], ["1.5 is out of range; it must be from 0 to 1"]),
+        ("protect", ["--max-tau1", "1", "--link", "person=income"], ["--link", "key variable"]),
+        ("protect", ["--max-tau1", "1", "--link", "income=age"], ["column 'income'", "unknown"]),
+        ("protect", ["--max-tau1", "1", "--carry", "income"], ["column 'income'", "unknown"]),
+        ("protect", ["--max-tau1", "1", "--carry", "age"], ["column of the carried age"]),
+        ("protect", ["--max-tau1", "1", "--no-merge", "income"], ["--no-merge", "income"]),
         ("risk", ["--id", "age"], ["identifiers", "column 'age'"]),
         ("risk", ["--id", "nobody"], ["column 'nobody'", "unknown column"]),
         ("risk", ["--id", "r1"], ["column 'r1'", "records.csv"]),

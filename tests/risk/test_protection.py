@@ -10,6 +10,7 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
+from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.run import Settings
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.evaluator import cell_probabilities
@@ -308,7 +309,8 @@ def test_the_protected_file_has_what_was_not_touched(run):
     found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties="off",
                     recode=["merge:town=a+b"])  # fmt: skip
     frame = run.table.to_frame().assign(weight=np.arange(N), note="x")
-    made = found.apply(frame)
+    assert list(found.apply(frame)) == list(found.coarsening.schema.variables)
+    made = found.apply(frame, carry=["weight", "note"])
     assert list(made) == [x for x in frame if x in (*found.coarsening.schema.variables, "weight",
                                                     "note")]  # fmt: skip
     assert (made["weight"] == np.arange(N)).all() and frame["town"].isin(list("abcdefgh")).all()
@@ -484,6 +486,23 @@ def test_variables_with_groups_are_recoded_along_them(run):
     across = recoded.merging(2, [0, 3])
     (found,) = [new for j, m, new in across.steps(np.zeros(3, bool)) if j == 2 and m]
     assert found.groups[2] == ((0, 1, 2, 3, 4, 5), (6, 7))
+
+
+def test_levels_are_not_merged_where_that_is_forbidden(run):
+    plain = Recoded.unchanged(run.table)
+    forbidden = Recoded.unchanged(run.table, unmerged=("town",))
+    order = ordered_variables(SCHEMA)
+    steps, left = ([(j, merges) for j, merges, _ in of.steps(order)] for of in (plain, forbidden))
+    assert left == [(j, merges) for j, merges in steps if j != 2 or merges is None] != steps
+    # It stays forbidden after other steps.
+    assert forbidden.merging(0, [1, 2]).dropping(1).unmerged == ("town",)
+    options = {"max_tau1": 1, "max_suppressed": 0, "ties": "off"}
+    merged = protect(run, POPULATION, **options).recodings
+    found = protect(run, POPULATION, no_merge=["town"], **options).recodings
+    assert any(one.variable == "town" and one.levels for one in merged)
+    assert not any(one.variable == "town" and one.levels for one in found) and found
+    with pytest.raises(MicrodataError, match="unknown variable"):
+        protect(run, POPULATION, no_merge=["city"], **options)
 
 
 def test_protection_along_groups(run):

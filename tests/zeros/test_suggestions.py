@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bnp_models as bnp
 from bnp_models.cli.main import main
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
@@ -74,6 +75,71 @@ def test_independent_variables_give_none(capsys, monkeypatch):
         assert capsys.readouterr().err == ""
         suggest_conditions(Microdata.from_frame(frame), progress=progress)
     assert "4/4" in capsys.readouterr().err
+
+
+def shuffled(frame, seed):
+    """The same columns, each in an order of its own: nothing is impossible, and nothing settled."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({name: rng.permutation(frame[name].to_numpy()) for name in frame})
+
+
+def real_files():
+    """Samples of the bundled files, with columns of many levels, some of them in order."""
+    persons = bnp.datasets.bay_area_households().frame.iloc[:, 1:]
+    census = bnp.datasets.census_income()
+    yield people(1000)
+    for seed in range(3):
+        yield census.sample(1000, seed).astype(str)
+        yield persons.sample(1000, random_state=seed).reset_index(drop=True)
+
+
+def test_shuffled_files_have_as_few_candidates_as_promised():
+    """The selection of what is empty among all combinations and their unions is counted in."""
+    found = [
+        len(suggest_conditions(Microdata.from_frame(shuffled(frame, seed))))
+        for frame in real_files() for seed in range(3)
+    ]  # fmt: skip
+    # At most 0.05 for each of 21 files on average, so that more than 5 have probability 0.001.
+    assert sum(found) <= 5
+    # That is not because there are no empty cells that independent variables would have filled.
+    for frame in real_files():
+        chances = suggest_conditions(Microdata.from_frame(frame))["#chance"].astype(float)
+        assert len(chances) >= 5 and chances.max() <= suggestions.LARGEST_CHANCE
+
+
+def test_the_number_by_chance_is_that_of_all_combinations():
+    rng = np.random.default_rng(3)
+    chances, expected = suggestions._ByChance(), rng.uniform(1, 30, 500)
+    chances.add(expected[:200].reshape(20, 10), 5)
+    chances.add(expected[200:], 5)
+    for least in (5, 6.3, 12, 29):
+        number = np.exp(-expected[expected >= least]).sum()
+        assert chances.number(np.array([least]))[0] == pytest.approx(number)
+
+
+def test_runs_of_levels_are_counted_in():
+    """An empty run is one of all runs of its length, and a union one of all unions of its form."""
+    counts = np.array([[30, 5, 5, 0, 0, 0, 20, 10], [0, 0, 0, 40, 30, 30, 0, 0]]).T
+    chances = suggestions._ByChance()
+    rows = suggestions._of_two((0, 1), [True, False], counts, counts.sum(), 5, chances, 3)
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    runs = [expected[i:k, b].sum() for i in range(8) for k in range(i + 1, 9) for b in range(2)]
+    runs = np.array([x for x in runs if 5 <= x < 60])
+    np.testing.assert_allclose(
+        chances.number(np.array([5.0, 20.0])),
+        [np.exp(-runs).sum(), np.exp(-runs[runs >= 20]).sum()],
+    )
+    assert sorted(row.fixed[0] for row in rows) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    # A union of levels of both variables that are each too rare.
+    counts = np.array([[20, 0, 0, 0, 0], [0, 5, 5, 5, 5]])
+    rows = suggestions._of_two((0, 1), [False, False], counts, 40, 5, chances, 3)
+    (union,) = [row for row in rows if len(row.fixed[1]) == 4]
+    assert union.expected == pytest.approx(10) and union.parts == [2.5] * 4
+    # Of three pairs, forms of up to five levels, two levels of one, and five sets of four.
+    assert np.exp(union.log_number) == pytest.approx(3 * 5 * 2 * 5)
+    assert suggestions._with_chance(union, chances, 5).chance == pytest.approx(
+        3 * 5 * 2 * 5 * np.exp(-10)
+    )
 
 
 def test_variables_that_settle_others():

@@ -71,6 +71,7 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
         if v != pair.member:
             others = others + log_phi[member_rows[:, :, v]]
     others = jnp.broadcast_to(others, (*member_rows.shape[:2], *others.shape[-2:]))
+    log_phi = jnp.broadcast_to(log_phi, (len(log_phi), *others.shape[-2:]))
     start = first_rows(num_levels[1])[pair.member]
     top = jnp.max(others, axis=3, keepdims=True)
     mass = jnp.einsum(
@@ -178,7 +179,7 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     weight = (total[:, None] - of_members)[..., None] + log_omega
     log_p = log_neighbours(
         weight.reshape(-1, log_omega.size),
-        log_phi.reshape(-1, log_omega.size),
+        jnp.broadcast_to(log_phi, (len(log_phi), *log_omega.shape)).reshape(-1, log_omega.size),
         member_rows.reshape(-1, num_variables),
         num_levels,
     ).reshape(num_records, -1, sum(num_levels))

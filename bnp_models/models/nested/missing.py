@@ -114,7 +114,8 @@ def _attempt(
     """
     household_codes, member_codes = codes
     key_household, key_members, key_coin = Keys(jax.random.fold_in(key, t), 3)
-    log_phi = state.log_phi.reshape(state.log_phi.shape[0], -1)
+    log_phi = jnp.broadcast_to(state.log_phi, (len(state.log_phi), *state.log_omega.shape))
+    log_phi = log_phi.reshape(len(log_phi), -1)
     new_household = _draw_codes(key_household, state.log_lambda, data.household, g)[:, :-1]
     new_members = _draw_codes(key_members, log_phi, data.member, z).reshape(member_codes.shape)
     num_own, num_households = household_codes.shape[1], household_codes.shape[0]

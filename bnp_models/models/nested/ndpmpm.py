@@ -30,11 +30,14 @@ from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
 from bnp_models.models.nested.sweep import (
     augment,
+    by_member_class,
     count_classes,
     draw_uniform,
+    initial_member_class_shapes,
     reordered,
     update_classes,
     update_level_shapes,
+    update_member_class_shapes,
     update_order,
     update_parameters,
 )
@@ -131,14 +134,18 @@ class NDPMPM(NestedOptions):
         alpha = fixed_or(self.alpha, jnp.ones(()))
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         beta = fixed_or(self.fixed_beta, beta)
-        counts = count_classes(self, g, m, data)
+        shared = initial_member_class_shapes(self)
+        counts = by_member_class(self, count_classes(self, g, m, data))
         shapes = data.household_levels.shape, data.member_levels.shape
-        return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
+        return update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
         """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
         del data
-        return reordered(state, jnp.argsort(-state.log_pi), jnp.argsort(-state.log_omega, axis=1))
+        order = jnp.argsort(-state.log_pi)
+        if self.shares_members:
+            return reordered(state, order)
+        return reordered(state, order, jnp.argsort(-state.log_omega, axis=1))
 
     def sweep(
         self, key: Key[Array, ""], state: NestedState, data: NestedData, iteration: Int[Array, ""]
@@ -161,10 +168,14 @@ class NDPMPM(NestedOptions):
             augmented=number,
             left_over=jnp.zeros((), state.alpha.dtype),
         )
-        counts = jax.tree.map(jnp.add, counts, augmented)
+        counts = by_member_class(self, jax.tree.map(jnp.add, counts, augmented))
+        shared = state.member_class_shapes
+        if self.shares_members:
+            key_shapes, key_classes = Keys(key_shapes, 2)
+            shared = update_member_class_shapes(self, key_classes, shared, counts)
         shapes = update_level_shapes(self, key_shapes, state, counts, data)
         state = update_parameters(
-            self, key_parameters, state.alpha, state.beta, shapes, counts, data
+            self, key_parameters, state.alpha, state.beta, shared, shapes, counts, data
         )
         return update_order(self, key_order, state), info
 

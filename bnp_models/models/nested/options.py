@@ -20,6 +20,8 @@ BETAS = ("common", "class")
 
 SIZES = ("random", "given")
 
+MEMBER_CLASSES = ("nested", "shared")
+
 
 def _as_pairs(given: Any) -> tuple:
     """Hashable form of a mapping, or of a sequence of names and pairs."""
@@ -81,6 +83,16 @@ class NestedOptions(
         does so weakly: use level_prior "uniform" if few simulated households keep the rules.""",
         choices=SIZES, command=True,
     )  # fmt: skip
+    member_classes: str = option(
+        "nested",
+        """"nested": each household class has its own member classes, as in the paper. "shared": all
+        household classes have the same member classes with different weights, so that each member
+        class is estimated from the members of all households (Vermunt 2003,
+        doi:10.1111/j.0081-1750.2003.t01-1-00131.x; the common atoms of Denti et al. 2023,
+        doi:10.1080/01621459.2021.1933499). The weights are then Dirichlet, with shapes that are
+        estimated from all household classes.""",
+        choices=MEMBER_CLASSES, command=True, kw_only=True,
+    )  # fmt: skip
     alpha: float | None = option(
         None,
         "A positive number fixes the concentration of the household classes. None: it is drawn.",
@@ -90,6 +102,16 @@ class NestedOptions(
     def __check_init__(self):
         if np.ndim(self.level_shape):
             raise ValueError(f"level_shape must be a positive number, not {self.level_shape}")
+        if self.shares_members and self.beta == "class":
+            raise ValueError(
+                'beta="class" is for member classes of each household class; leave it out, or '
+                'leave out member_classes="shared"'
+            )
+
+    @property
+    def shares_members(self) -> bool:
+        """Whether all household classes have the same member classes."""
+        return self.member_classes == "shared"
 
     @property
     def fixed_beta(self) -> float | None:

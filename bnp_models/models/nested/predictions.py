@@ -104,9 +104,11 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
         _is_read(data.household, size=True)[:, None], of_household, of_class * jnp.exp(log_lambda)
     )
     member = jnp.where(
-        _is_read(data.member)[:, None, None], of_member, of_nested * jnp.exp(log_phi)
+        _is_read(data.member),
+        jnp.sum(of_member, axis=(1, 2)),
+        jnp.sum(of_nested * jnp.exp(log_phi), axis=(1, 2)),
     )
-    of_members = jnp.sum(member, axis=(1, 2)) / jnp.maximum(jnp.sum(of_nested), 1e-30)
+    of_members = member / jnp.maximum(jnp.sum(of_nested), 1e-30)
     return jnp.concatenate([jnp.sum(household, axis=1), of_members])
 
 

@@ -98,8 +98,8 @@ class NestedState(eqx.Module):
     """Log weights of the member classes in each household class."""
     log_lambda: Float[Array, "Q F"]
     """Log level probabilities of households."""
-    log_phi: Float[Array, "R F S"]
-    """Log level probabilities of members."""
+    log_phi: Float[Array, "R G S"]
+    """Log level probabilities of members; one F for all if they share the member classes."""
     household_shape: Float[Array, " Q+B"]
     """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones if uniform."""
     member_shape: Float[Array, " R+G"]
@@ -108,6 +108,9 @@ class NestedState(eqx.Module):
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]
     """Concentration of the member classes: one for all, or one for each household class."""
+    member_class_shapes: Float[Array, " S"]
+    """Dirichlet shapes of the weights of shared member classes, whose sum is beta; one 0 if they
+    are not shared."""
     completed: Int[Array, " C"]
     """Level codes of the missing values, those of households first; one 0 if none is missing."""
 

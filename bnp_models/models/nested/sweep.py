@@ -37,7 +37,8 @@ from bnp_models.kernels.nested.simulation import DrawnVariables
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
+from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.models.level_prior import draw_shape, learns_levels, update_shape
 from bnp_models.models.nested.missing import completed_values
@@ -56,12 +57,14 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
         model.fixed_beta,
         gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta),
     )
+    shared = draw_member_class_shapes(model, key_beta)
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
+    none = by_member_class(model, none)
     shapes = (
         _keep_sizes(model, draw_shape(model, key_household, data.household_levels), data),
         _keep_heads(model, draw_shape(model, key_member, data.member_levels), data),
     )
-    return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
+    return update_parameters(model, key_parameters, alpha, beta, shared, shapes, none, data)
 
 
 def draw_uniform(
@@ -176,7 +179,7 @@ def log_feasible_of(
     log_pi: Float[Array, " F"],
     log_omega: Float[Array, "F S"],
     log_lambda: Float[Array, "Q F"],
-    log_phi: Float[Array, "R F S"],
+    log_phi: Float[Array, "R G S"],
     data: NestedData,
 ) -> Float[Array, ""]:
     """Log P(possible) of a household before truncation, sizes and classes summed out.
@@ -265,7 +268,8 @@ def update_level_shapes(
 ) -> LevelShapes:
     """Draw the shapes of the prior of level probabilities, with the latter integrated out.
 
-    The level probabilities must be drawn again before they are used.
+    The counts of members are by member class (`by_member_class`). The level probabilities must be
+    drawn again before they are used.
     """
     key_household, key_member = Keys(key)
     household_shape = update_shape(
@@ -273,10 +277,20 @@ def update_level_shapes(
         data.household_levels.with_shape(state.household_shape),
     )  # fmt: skip
     member_shape = update_shape(
-        model, key_member, counts.member_levels.reshape(-1, counts.members.size),
+        model, key_member, counts.member_levels.reshape(len(counts.member_levels), -1),
         data.member_levels.with_shape(state.member_shape),
     )  # fmt: skip
     return _keep_sizes(model, household_shape, data), _keep_heads(model, member_shape, data)
+
+
+def by_member_class(model: NestedOptions, counts: Augmented) -> Augmented:
+    """Add up the counts of members over the household classes, if these share member classes."""
+    if not model.shares_members:
+        return counts
+    return counts._replace(
+        member_levels=jnp.sum(counts.member_levels, axis=1, keepdims=True),
+        unread=jnp.sum(counts.unread, axis=1, keepdims=True),
+    )
 
 
 def _keep_sizes(
@@ -302,12 +316,41 @@ def _keep_heads(
     return jnp.where(group == len(data.member.num_levels), 1, member_shape)
 
 
+def initial_member_class_shapes(model: NestedOptions) -> Float[Array, " S"]:
+    """Dirichlet shapes of the weights of shared member classes in an initial state."""
+    number, fixed = model.member_components, model.fixed_beta
+    if not model.shares_members:
+        return jnp.zeros(1)
+    return jnp.full(number, 1.0 if fixed is None else fixed / number)
+
+
+def draw_member_class_shapes(model: NestedOptions, key: Key[Array, ""]) -> Float[Array, " S"]:
+    """Draw these shapes from their prior, if member classes are shared and beta is not fixed."""
+    if not model.shares_members or model.fixed_beta is not None:
+        return initial_member_class_shapes(model)
+    return draw_level_prior(key, Levels.of_variables((model.member_components,)))
+
+
+def update_member_class_shapes(
+    model: NestedOptions, key: Key[Array, ""], shape: Float[Array, " S"], counts: Augmented
+) -> Float[Array, " S"]:
+    """Draw these shapes given the members of each class, with the weights integrated out.
+
+    The weights must be drawn again before they are used.
+    """
+    if model.fixed_beta is not None:
+        return shape
+    levels = Levels.of_variables((model.member_components,))
+    return update_level_prior(key, counts.members.T, levels.with_shape(shape))
+
+
 @jax.named_scope("update_parameters")
 def update_parameters(
     model: NestedOptions,
     key: Key[Array, ""],
     alpha: Float[Array, ""],
     beta: Float[Array, " *F"],
+    member_class_shapes: Float[Array, " S"],
     shapes: LevelShapes,
     counts: Augmented,
     data: NestedData,
@@ -318,10 +361,12 @@ def update_parameters(
     ----------
     alpha, beta
         Concentrations of the household classes and of the member classes.
+    member_class_shapes
+        Dirichlet shapes of the weights of shared member classes, which then give beta.
     shapes
         Dirichlet shapes of the level probabilities' prior.
     counts
-        Possible and impossible households by class and level.
+        Possible and impossible households by class and level, as of `by_member_class`.
     data
         The sample, completed.
     """
@@ -331,20 +376,34 @@ def update_parameters(
     if given:
         log_lambda = _draw_common_sizes(key_sizes[0], log_lambda, counts, data)
     log_pi, sum_log_1mv = model.draw_weights(key_pi, counts.households, alpha)
-    each_beta = jnp.broadcast_to(beta, (model.components,))
-    log_omega, sums_log_1mv = model.draw_weights(key_omega, counts.members, each_beta)
-    alpha, beta = model.draw_concentrations(
-        key_concentrations, alpha, beta, sum_log_1mv, sums_log_1mv
-    )
+    if model.shares_members:
+        log_omega = log_dirichlet(key_omega, member_class_shapes + counts.members)
+        none = jnp.zeros(model.components, log_omega.dtype)
+        alpha, _ = model.draw_concentrations(key_concentrations, alpha, beta, sum_log_1mv, none)
+        beta = jnp.sum(member_class_shapes)
+    else:
+        each_beta = jnp.broadcast_to(beta, (model.components,))
+        log_omega, sums_log_1mv = model.draw_weights(key_omega, counts.members, each_beta)
+        alpha, beta = model.draw_concentrations(
+            key_concentrations, alpha, beta, sum_log_1mv, sums_log_1mv
+        )
     return NestedState(
-        log_pi, log_omega, log_lambda, log_phi, *shapes, alpha, beta, completed_values(data)
+        log_pi,
+        log_omega,
+        log_lambda,
+        log_phi,
+        *shapes,
+        alpha,
+        beta,
+        member_class_shapes,
+        completed_values(data),
     )
 
 
 @jax.named_scope("draw_level_probabilities")
 def draw_level_probabilities(
     key: Key[Array, ""], shapes: LevelShapes, counts: Augmented, data: NestedData
-) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
+) -> tuple[Float[Array, "Q F"], Float[Array, "R G S"]]:
     """Draw log level probabilities of households and of members.
 
     The gamma variates are drawn together, because separate draws are compiled and run one by one.
@@ -357,7 +416,7 @@ def draw_level_probabilities(
         Households and members by class and level. They include members of whom only is known
         whether they are a head.
     """
-    num_classes = counts.members.size
+    num_classes = math.prod(counts.member_levels.shape[1:])
     household = data.household_levels.with_shape(shapes[0])
     member = data.member_levels.with_shape(shapes[1])
     member_levels = counts.member_levels.reshape(-1, num_classes)
@@ -426,6 +485,9 @@ def update_order(model: NestedOptions, key: Key[Array, ""], state: NestedState) 
         return state
     key_pi, key_omega = Keys(key, 2)
     order = reorder_classes(key_pi, state.log_pi, state.alpha)
+    if model.shares_members:
+        # Shared member classes have no order.
+        return reordered(state, order)
     beta = jnp.broadcast_to(state.beta, (model.components,))
     nested = jax.vmap(reorder_classes)(
         key_array(key_omega, model.components), state.log_omega, beta
@@ -434,9 +496,19 @@ def update_order(model: NestedOptions, key: Key[Array, ""], state: NestedState) 
 
 
 def reordered(
-    state: NestedState, order: Int[Array, " F"], nested: Int[Array, "F S"]
+    state: NestedState, order: Int[Array, " F"], nested: Int[Array, "F S"] | None = None
 ) -> NestedState:
-    """Reorder member classes by `nested` in each household class, then household classes."""
+    """Reorder member classes by `nested` in each household class, then household classes.
+
+    Without `nested`, household classes share the member classes, whose order is kept.
+    """
+    if nested is None:
+        return dataclasses.replace(
+            state,
+            log_pi=state.log_pi[order],
+            log_omega=state.log_omega[order],
+            log_lambda=state.log_lambda[:, order],
+        )
     nested = nested[order]
     rows = order[:, None], nested
     return dataclasses.replace(

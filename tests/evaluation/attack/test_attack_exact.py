@@ -228,22 +228,24 @@ HOUSEHOLD_FILES = [
 ]
 
 
-def plain(ruled, head):
+def plain(ruled, head, **options):
     """Values for themselves."""
     head = ("role", "head") if head else None
     return NestedAtoms(
-        bnp.NDPMPM(3, 2, level_prior="uniform"), tiny_households(HOUSEHOLDS, head),
+        bnp.NDPMPM(3, 2, level_prior="uniform", **options), tiny_households(HOUSEHOLDS, head),
         [tiny_households(file, head) for file in HOUSEHOLD_FILES],
         bnp.Rules([exactly(1, person(role="head"))]) if ruled else None,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "ruled, head", [(False, False), (True, False), (True, True)],
-    ids=["no rules", "one head", "head at household level"],
+    "ruled, head, classes",
+    [(False, False, "nested"), (True, False, "nested"), (True, True, "nested"),
+     (True, True, "shared")],
+    ids=["no rules", "one head", "head at household level", "shared member classes"],
 )  # fmt: skip
-def test_every_candidate_for_a_household_refitted(ruled, head):
-    atoms = plain(ruled, head)
+def test_every_candidate_for_a_household_refitted(ruled, head, classes):
+    atoms = plain(ruled, head, member_classes=classes)
     risk = atoms.attack(estimator="direct")
     exact = [atoms.exact(i, atoms.changes(i)) for i in range(atoms.table.n)]
     z = z_scores(risk, exact)

@@ -1,5 +1,7 @@
 """The nested model against exact posteriors and joint distributions, and the faults these see."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -97,6 +99,9 @@ CASES = {
     "ordered": ("tables", None, {"ordered": ("age",), "ages": 4}),
     "groups": ("tables", None, {"groups": {"age": AGE_GROUPS}, "ages": 4}),
     "ordered, uniform": ("none", None, {"ordered": "age", "ages": 4, "level_prior": "uniform"}),
+    "shared, tables": ("tables", None, {"member_classes": "shared", "components": 3}),
+    "shared, rules": ("one head and more", None, {"member_classes": "shared", "beta": 0.8}),
+    "shared, head of the household": ("tables", ("role", "head"), {"member_classes": "shared"}),
     "sizes given": ("tables", None, {"sizes": "given", "level_prior": "uniform"}),
     "sizes given, head of the household": (
         "tables",
@@ -151,6 +156,28 @@ def tables():
 def test_posterior_rejects(tables, fault):
     """Every step that is left out, or done as printed where that is wrong, shows."""
     z = tables.scores(jax.random.key(2), fault, num_sweeps=POSTERIOR_FAULTS[fault])
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+SHARED_FAULTS = (
+    "levels from one household class",
+    "shapes of weights from tenfold members",
+)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return Exact("none", faults=SHARED_FAULTS, member_classes="shared")
+
+
+def test_posterior_of_shared_member_classes(shared):
+    z = shared.scores(jax.random.key(1))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", SHARED_FAULTS)
+def test_posterior_of_shared_member_classes_rejects(shared, fault):
+    z = shared.scores(jax.random.key(2), fault, num_sweeps=400)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
@@ -230,7 +257,7 @@ class Joint:
     def __init__(self, rules, **options):
         # Three classes: the last two of two have no order.
         self.model, _, self.data = prepared(
-            rules, None, TWO, components=3, member_components=3, beta="class", **options
+            rules, None, TWO, **{"components": 3, "member_components": 3, "beta": "class"} | options
         )
         self.truth, self.error = prior_means(self.model, self.data)
 
@@ -257,8 +284,13 @@ def learned():
     return Joint("none")
 
 
+@pytest.fixture(scope="module")
+def shared_classes():
+    return Joint("none", beta="common", member_classes="shared")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("joint", ["under_rules", "learned"])
+@pytest.mark.parametrize("joint", ["under_rules", "learned", "shared_classes"])
 def test_joint_distribution(joint, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(3))
     assert np.abs(z).max() < Z_LIMIT, z
@@ -266,7 +298,9 @@ def test_joint_distribution(joint, request):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("joint", "fault"), [("under_rules", JOINT_FAULTS[0])] + [("learned", x) for x in JOINT_FAULTS]
+    ("joint", "fault"),
+    [("under_rules", JOINT_FAULTS[0])]
+    + [(joint, x) for joint in ("learned", "shared_classes") for x in JOINT_FAULTS],
 )
 def test_joint_distribution_rejects(joint, fault, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(4), fault, num_sweeps=100)
@@ -303,6 +337,7 @@ WITH_ONE_GUEST = [*WITH_GUESTS, ("own", [("guest", "0"), ("head", "0"), ("other"
     [
         pytest.param(*CASES["no rules"], marks=pytest.mark.long),
         pytest.param(*CASES["tables"], marks=pytest.mark.long), CASES["head of the household"],
+        CASES["shared, head of the household"],
         ("one guest", None, {"roles": 3, "households": WITH_ONE_GUEST}),
     ],
 )  # fmt: skip
@@ -312,6 +347,19 @@ def test_margins_of_possible_households(rules, head, options):
     exact = margins_by_enumeration([draw[name] for name in NESTED], data)
     margins = predictions.level_probabilities(draw, data)
     np.testing.assert_allclose(margins, exact, atol=2e-6)
+
+
+def test_shared_classes_are_those_of_each_household_class():
+    """The same parameters for each household class give the same probabilities and draws."""
+    model, _, data = prepared("tables", ("role", "head"), member_classes="shared", components=3)
+    state = draw_prior(model, jax.random.key(3), data)
+    log_phi = np.broadcast_to(state.log_phi, (len(state.log_phi), 3, 2))
+    assert state.log_phi.shape[1] == 1
+    each = dataclasses.replace(state, log_phi=jax.numpy.asarray(log_phi))
+    classes = [sweep.update_classes(jax.random.key(4), of, data) for of in (state, each)]
+    margins = [predictions.level_probabilities(vars(of), data) for of in (state, each)]
+    for one, other in zip(*map(jax.tree.leaves, zip(classes, margins, strict=True)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5)
 
 
 def test_margins_that_cannot_be_told():
