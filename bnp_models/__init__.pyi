@@ -11,7 +11,7 @@ from . import risk as risk
 from . import rules as rules
 from . import zeros as zeros
 from .comparison.comparison import compare as compare
-from .comparison.held_out import held_out_log_probability as held_out_log_probability
+from .comparison.comparison import held_out_log_probability as held_out_log_probability
 from .data.bins import bin_columns as bin_columns
 from .data.contingency import ContingencyTable as ContingencyTable
 from .data.folders import read_contingency_table as read_contingency_table

@@ -13,9 +13,9 @@ from scipy.integrate import quad
 from scipy.special import gammaln, roots_genlaguerre
 from scipy.stats import qmc
 
-from bnp_models.kernels.mixed_membership.urn import simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_levels
 from bnp_models.kernels.variates.levels import Levels
-from bnp_models.models.mixed_membership import start as mixed_membership_start
+from bnp_models.models.mixed_membership import hdp
 from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.start import prepare_records
 from bnp_models.models.mixed_membership.state import HDPData
@@ -308,9 +308,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
     def one(key):
         key_prior, key_steps = jax.random.split(key)
-        state, codes = mixed_membership_start.draw_prior(
-            model, key_prior, padded, num_levels, capacity
-        )
+        state, codes = hdp.draw_prior(model, key_prior, padded, num_levels, capacity)
 
         def body(t, carry):
             state, codes, sums = carry

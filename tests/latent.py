@@ -17,7 +17,7 @@ from bnp_models import StructuralZeros
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock
 from bnp_models.kernels.latent_classes import split_merge
-from bnp_models.kernels.latent_classes.truncated_levels import Tilt
+from bnp_models.kernels.latent_classes.truncation import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models import level_prior

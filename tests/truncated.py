@@ -24,7 +24,7 @@ from bnp_models.kernels.mixed_membership import (
     truncated_split_merge,
     urn_boxes,
 )
-from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
 from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_by_size
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
@@ -34,11 +34,11 @@ from bnp_models.models.mixed_membership import (
     augmentation,
     conditionals,
     fixed_profiles,
+    hdp,
     sweep,
     truncated_sweep,
 )
 from bnp_models.models.mixed_membership import feasible as mixed_membership_feasible
-from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.new_records import (
     in_boxes,
     log_cell_probability,
@@ -509,9 +509,7 @@ def draw_joint(model, key, data, capacity):
     """Parameters from the prior, and labels of feasible records: an exact draw of their joint."""
     num_levels, num_padded = data.zeros.num_levels, data.weight.size
     key_prior, key_records = jax.random.split(key)
-    state, _ = mixed_membership_start.draw_prior(
-        model, key_prior, num_padded, num_levels, capacity, data.levels
-    )
+    state, _ = hdp.draw_prior(model, key_prior, num_padded, num_levels, capacity, data.levels)
     draw_labels = _draw_labels if model.shared else _simulate_labels
     alpha, z = draw_labels(model, key_records, state, data)
     totals = mixed_membership_feasible.feasible_totals(state.g0, state.theta, data)

@@ -37,17 +37,6 @@ def _integer_said(text: str) -> int | None:
     return int(number) if number.denominator == 1 else None
 
 
-def seconds_type(text: str) -> float:
-    """Read a number of seconds, 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
-
-
 def number_at_least(least: float) -> Callable[[str], float]:
     """Type of finite numbers of at least `least`."""
     return _number(lambda value: value >= least, f"at least {least}")
@@ -71,6 +60,10 @@ def _number(fits: Callable[[float], bool], which: str) -> Callable[[str], float]
         return value
 
     return number
+
+
+share_type = _number(lambda value: 0 <= value <= 1, "from 0 to 1")
+"""Type of numbers from 0 to 1."""
 
 
 def mixture_type(text: str) -> list[list[float]]:
@@ -166,17 +159,6 @@ def file_of_variable(text: str) -> tuple[str, str]:
             f"{text!r} is not a variable and a file, such as occupation=codes.csv"
         )
     return next((pair for pair in pairs if os.path.exists(pair[1])), pairs[0])
-
-
-def share_type(text: str) -> float:
-    """Read a number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
 
 
 def importance_type(text: str) -> tuple[str, float]:

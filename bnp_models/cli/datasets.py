@@ -2,18 +2,21 @@
 
 import dataclasses
 import functools
+import json
 import logging
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
-from bnp_models.cli.earlier import read_run
 from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.models import counts_cells
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, flag
 from bnp_models.cli.outputs import (
     dataset_names,
     recoding_file,
@@ -22,10 +25,8 @@ from bnp_models.cli.outputs import (
 )
 from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
-from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
-from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
@@ -34,10 +35,13 @@ from bnp_models.data.microdata import Records
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import file_digest
 from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
-from bnp_models.inference.arviz import write_netcdf
+from bnp_models.inference.arviz import read_draws, write_netcdf
+from bnp_models.inference.driver import keys_of
+from bnp_models.inference.run import Run, Settings
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
@@ -384,3 +388,75 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
         lines.append(good_for)
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
     return "\n".join(lines)
+
+
+# Settings of data sets, and of what made them, which may differ from those of the earlier run.
+_OWN = (
+    "datasets", "rows", "for_", "method", "keep", "carry", "given", "from_", "format", "no_records",
+    "version", "jax_version",
+)  # fmt: skip
+
+
+def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
+    """Read a finished run; data sets that are made from it with the same key are the same.
+
+    Parameters
+    ----------
+    folder
+        Where synthesize wrote its results.
+    inputs, settings
+        Input and settings of this command, which must be those of the run.
+
+    Raises
+    ------
+    UsageError
+        If the folder holds no finished run, or one with other data or settings.
+    """
+    where = f"--from {folder}"
+    try:
+        recorded = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        draws, every, attributes = read_draws(folder / "posterior.nc")
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{where}: holds no finished run of synthesize ({error})") from None
+    if "sample_sha256" in recorded and recorded["sample_sha256"] != inputs.table.digest:
+        raise UsageError(
+            f"{where}: the sample of this run has other records, variables or levels; give the "
+            "same SAMPLE"
+        )
+    different = [
+        name for name, value in settings.items()
+        if name not in _OWN and not _same(recorded.get(name), value)
+    ]  # fmt: skip
+    if different:
+        raise UsageError(
+            f"{where}: this run was made with other values of {listed(map(flag, different))}; its "
+            "draws are used again, so leave these options out"
+        )
+    model = inputs.model
+    if missing := [name for name in (*model.parameters, "alpha") if name not in draws]:
+        raise UsageError(f"{where}: posterior.nc has no {missing[0]!r}; run synthesize again")
+    num_chains, num_samples = draws["alpha"].shape
+    *_, key = keys_of(jax.random.key(inputs.chains.seed))
+    return Run(
+        model=model,
+        table=inputs.table,
+        settings=Settings(
+            num_chains, int(attributes["num_warmup"]), num_samples, int(attributes["thin"]),
+            tuple(draws), (1,), every,
+        ),
+        draws=draws,
+        key=key,
+        state=None,
+        capacity=draws["g0"].shape[-1] if "g0" in draws else model.capacity,
+        growth=(),
+        conditions=inputs.conditions,
+        seconds=recorded["seconds"],
+        device=recorded["device"],
+    )  # fmt: skip
+
+
+def _same(recorded: Any, value: Any) -> bool:
+    """Whether a setting is that of the run, whose file may say more of it."""
+    if isinstance(recorded, dict) and isinstance(value, dict):
+        return value.items() <= recorded.items()
+    return bool(recorded == value)

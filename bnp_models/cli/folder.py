@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import traceback
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from bnp_models.cli.argument_types import label_of_column
 from bnp_models.cli.config import REPEATING
-from bnp_models.cli.lock import FolderInUse, locked
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import STOPPING, Data, Output
 from bnp_models.data.messages import listed
@@ -26,6 +26,65 @@ from bnp_models.data.writing import write_text
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.interruption import Stopped
+
+try:
+    import fcntl
+except ImportError:
+    # Not on Windows, where two runs in one folder are not told apart.
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+
+
+class FolderInUse(ValueError):
+    """Another run is at work in the folder."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for this process; the lock of a process that was killed is free.
+
+    Raises
+    ------
+    FolderInUse
+        If another process holds it; the message says which.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = folder / LOCK
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 200).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise FolderInUse(
+                f"another run is using this folder ({holder or 'of which nothing more is known'}); "
+                "wait for it, stop it, or choose another folder"
+            ) from None
+        except OSError:
+            # A file system that knows no locks.
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            yield
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                break
+        # Its holder has removed it since it was opened.
+        os.close(descriptor)
+    try:
+        # Who holds it is only for a message.
+        with contextlib.suppress(OSError):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
 
 
 class HeldMessages(logging.Handler):

@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Protect, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
@@ -14,13 +15,13 @@ from bnp_models.cli.models import (
 )
 from bnp_models.cli.options import UsageError, flag, values_of
 from bnp_models.cli.parts import Chains, Fit
-from bnp_models.cli.samples import Changes, read_household_sample, read_sample
+from bnp_models.cli.samples import read_household_sample, read_sample
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.settings import Settings, interval_of_arrays
-from bnp_models.models.model import Model
+from bnp_models.inference.run import Settings, interval_of_arrays
+from bnp_models.models.model import Conditions, Model
 
 CELL_OPTIONS = ("cells", "hyperparameters")
 
@@ -35,7 +36,7 @@ class Inputs(NamedTuple):
 
     model: Model
     table: Records | Households
-    conditions: Any
+    conditions: Conditions | None
     """`StructuralZeros` or `Rules`; None where there are none."""
     changes: Changes
     """Recodings of the sample's levels."""
@@ -56,7 +57,7 @@ def checked_input(command: Sampling) -> Inputs:
             f"{listed(_taking_zeros(command.name), 'or')}"
         )
     table: Records | Households
-    conditions: Any
+    conditions: Conditions | None
     made = command.made if isinstance(command, Synthesize) else None
     keep_missing = made is not None and made.keep_missing
     if model.table_type is Households:

@@ -16,7 +16,6 @@ from bnp_models.cli.argument_types import (
     number_of_variable,
     ordered_type,
     relative_kinds,
-    seconds_type,
     share_type,
     two_variables,
     value_of_variable,
@@ -361,7 +360,7 @@ class Chains:
         "seed of the random numbers; the same seed gives the same results (default: "
         "0)")  # fmt: skip
     resume: bool = switch("continue from the checkpoint in DIR, if there is one")
-    checkpoint_seconds: float = option("S", seconds_type, default=10.0, help=
+    checkpoint_seconds: float = option("S", number_at_least(0), default=10.0, help=
         "minimum time between checkpoints, in seconds (default: 10)")  # fmt: skip
     until_rhat: float | None = option("R", number_above(1), help=
         "after --draws, continue until all that is reported (the risk, or the margins) has an "

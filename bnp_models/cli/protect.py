@@ -41,7 +41,7 @@ from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import warnings_of
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
@@ -236,6 +236,7 @@ def _write_protected(
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
     out, run, risk = done.out, done.run, done.evaluated
+    assert is_of_records(run)
     data, asked, output = command.data, command.protection, command.output
     limits, seed = limits_of(command.limits), inputs.chains.seed
     checks = predictive_checks(run)
@@ -283,7 +284,7 @@ def _write_protected(
     return _message(found, changes, use["why"], out)
 
 
-def _refit(run: Run, found: Protection, chains: Chains, progress: bool) -> Run:
+def _refit(run: RecordsRun, found: Protection, chains: Chains, progress: bool) -> RecordsRun:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables

@@ -34,7 +34,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import Run, is_of_records
 from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
@@ -55,6 +55,7 @@ from bnp_models.risk.population import PopulationRisk, population_risk, tau1_mon
 from bnp_models.risk.rare_combinations import check_combinations
 from bnp_models.risk.special_uniques import suda
 from bnp_models.risk.validation import Validation, validate_within
+from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
 _LOG = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
 def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
+    assert not isinstance(conditions, Rules)
     of = "--keys"
     try:
         sets = {
@@ -232,6 +234,7 @@ def _write_risk(
 ) -> str:
     """Write the files of a risk; return what is said of it."""
     run, result, out = done.run, done.evaluated, done.out
+    assert is_of_records(run)
     output, chains, seed = command.output, inputs.chains, inputs.chains.seed
     checks = predictive_checks(run)
     validation = None

@@ -24,7 +24,12 @@ from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
-from bnp_models.models.level_prior import Ordered, document_of_prior, ordered_names
+from bnp_models.models.level_prior import (
+    LevelPriorOptions,
+    Ordered,
+    document_of_prior,
+    ordered_names,
+)
 from bnp_models.version import __version__
 
 Found = TypeVar("Found", bound=Evaluated | None)
@@ -173,7 +178,9 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     fields, given = vars(inputs.model), values_of(fit)
     said = values_of(inputs.chains) | values_of(command.output)
     names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters", "no_records")
-    has_prior = "level_prior" in MODELS[fit.model].options
+    model, prior = inputs.model, {}
+    if isinstance(model, LevelPriorOptions):
+        prior = {"level_prior": document_of_prior(model)}
     components = {"components", "member_components"}.intersection(MODELS[fit.model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {
@@ -186,7 +193,7 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
         **_ordered(inputs.model, table),
         **({} if weights is None else {"weights": weights}),
         **inputs.changes.settings(),
-        **({"level_prior": document_of_prior(inputs.model)} if has_prior else {}),
+        **prior,
         **{name: said[name] for name in names + STOPPING},
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,

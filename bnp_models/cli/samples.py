@@ -1,43 +1,37 @@
 """Samples as the options define them: records, recodings, weights, and structural zeros or
 rules."""
 
-import dataclasses
 import logging
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.folder import located, reading_of, variables_of
 from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say_labels
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
-from bnp_models.data.bins import Bins, bin_columns, in_bins
+from bnp_models.data.bins import bin_columns, in_bins
 from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
 from bnp_models.data.display import first_parts
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_columns import household_columns
 from bnp_models.data.households import NUMBERED_ANEW, Households, read_households
-from bnp_models.data.identifying import Identifying, identifying_variables, values_of_one
-from bnp_models.data.label_numbers import OwnLevel
+from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
-from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.spelling import are_dates
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
-from bnp_models.models.model import Model
 from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
@@ -59,94 +53,6 @@ _LOG = logging.getLogger(__name__)
 # Records that would speak against it by chance, from which on a variable is said to settle another;
 # and variables up to which all pairs are looked at.
 NO_CHANCE, _MOST_SETTLED = 20.0, 50
-
-
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """Recodings of the levels of a sample before a model was fitted."""
-
-    original: Records
-    """Records, or persons, as they were read."""
-    recoding: Recoding
-    """Recoding of their variables."""
-    decimal_commas: tuple[str, ...] = ()
-    """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
-
-    @property
-    def all(self) -> dict[str, Merged]:
-        """Bins and merged levels by variable."""
-        return {name: of for name, of in self.recoding.changed.items() if of is not None}
-
-    @property
-    def bins(self) -> dict[str, Bins]:
-        """Bins of the variables that have any."""
-        return {name: of for name, of in self.all.items() if isinstance(of, Bins)}
-
-    @property
-    def merged(self) -> dict[str, Merged]:
-        """Levels of the variables of which some were merged."""
-        return {name: of for name, of in self.all.items() if name not in self.bins}
-
-    @property
-    def dropped(self) -> list[str]:
-        """Variables that were dropped."""
-        return [name for name, of in self.recoding.changed.items() if of is None]
-
-    def grouped(self, model: Model) -> Model:
-        """A model whose groups are those of the levels that are left."""
-        groups, levels = [], dict(zip(*self._levels, strict=True))
-        for name, hierarchy in vars(model).get("groups", ()):
-            if name in self.dropped:
-                continue
-            if name in self.merged:
-                of = self.merged[name]
-                members: list[list[Label]] = [[] for _ in of.labels]
-                for label, code in zip(levels[name], of.code(levels[name]), strict=True):
-                    members[code].append(label)
-                hierarchy = hierarchy.merged(of.labels, members)
-            groups.append((name, hierarchy))
-        changed: dict[str, Any] = {"groups": tuple(groups)} if "groups" in vars(model) else {}
-        return dataclasses.replace(model, **changed)
-
-    @property
-    def _levels(self) -> tuple[tuple[str, ...], tuple[tuple[Label, ...], ...]]:
-        """Variables and levels as they were read."""
-        return self.original.schema.variables, self.original.schema.levels
-
-    def settings(self) -> dict[str, dict]:
-        """Bins and merged levels, for run.json."""
-        bins = {name: list(of.labels) for name, of in self.bins.items()}
-        own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
-               for name, of in self.all.items()}  # fmt: skip
-        found: dict[str, dict] = {
-            "bins": bins,
-            "merged": self.merged_groups,
-            "own_levels": {name: labels for name, labels in own.items() if labels},
-        }
-        return {k: v for k, v in found.items() if v}
-
-    @property
-    def merged_groups(self) -> dict[str, dict[str, list[str]]]:
-        """Labels that were merged, by the level they became, of the variables that have any."""
-        found = {name: of.groups() for name, of in self.merged.items()}
-        return {name: groups for name, groups in found.items() if groups}
-
-    def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Columns of the sample's records with the values that were read where they have bins."""
-        raw = self._read[[name for name in frame if name in self.bins]]
-        return frame.assign(
-            **{name: raw[name].where(raw[name].notna(), frame[name]) for name in raw}
-        )
-
-    @cached_property
-    def _read(self) -> pd.DataFrame:
-        """The records as they were read."""
-        return self.original.to_frame()
-
-    def values_of_one(self) -> dict[str, frozenset[str]]:
-        """Texts of the labels that one record has, by variable."""
-        found = values_of_one(self.original)
-        return {name: texts for name, texts in found.items() if name not in self.dropped}
 
 
 def read_sample(
@@ -285,7 +191,8 @@ def with_empty_levels(
     asked, named = data.text.empty_as_level or keep_missing, data.text.settles_empty
     with located(data):
         settled = find_settled(table, named=named)
-        made = settled if asked else find_settled(table, named=named, automatic=False)
+    pairs, names = [set(pair) for pair in named], table.schema.variables
+    made = [one for one in settled if asked or {names[one.variable], names[one.parent]} in pairs]
     if asked and not settled and not keep_missing:
         raise UsageError(
             "--empty-as-level: no column determines where values of another column are missing; "

@@ -25,8 +25,11 @@ class Coded:
 
     schema: Schema
     codes: np.ndarray
-    n: Any
-    """Number of records."""
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         """Return the number of records."""

@@ -18,9 +18,14 @@ def listing(values: Sequence) -> str:
     return shown if len(values) <= 12 else f"{shown}, ... ({len(values)} in all)"
 
 
-def listed(items: Iterable[str], word: str = "and") -> str:
-    """Return items as an enumeration, the last one after the word."""
+def listed(items: Iterable[str], word: str = "and", most: int | None = None) -> str:
+    """Return items as an enumeration, the last one after the word; of more than `most`, the first.
+
+    The last item is then how many more there are.
+    """
     items = list(items)
+    if most is not None and len(items) > most:
+        items = [*items[:most], f"{len(items) - most:,} more"]
     return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 

@@ -284,8 +284,22 @@ def k_anonymity(
     """
     cells = as_records(table, "k_anonymity(table)").tabulated
     counts = cells.counts[cells.complete]
-    total = counts.sum()
-    if not total:
-        return []
-    small = {k: int(counts[counts < k].sum()) for k in sizes}
-    return [SmallCells(k, number, float(number / total)) for k, number in small.items()]
+    return small_cells(counts, counts, sizes) if len(counts) else []
+
+
+def small_cells(
+    matching: np.ndarray, counts: np.ndarray, sizes: Sequence[int] = (2, 3, 5)
+) -> list[SmallCells]:
+    """Count the records that match fewer than k records, themselves included, for each k.
+
+    Parameters
+    ----------
+    matching
+        (C,) records that those of each cell match.
+    counts
+        (C,) records of each cell.
+    sizes
+        The values of k.
+    """
+    small = {k: int(counts[matching < k].sum()) for k in sizes}
+    return [SmallCells(k, number, float(number / counts.sum())) for k, number in small.items()]

@@ -72,7 +72,7 @@ def tell_of_trimmed(source: Source, names: Sequence[str]) -> None:
     if names:
         source.once(("trimmed", *names), lambda: _LOG.warning(
             "%s: values that are read without blanks at the ends: those of %s", source,
-            _listed(list(map(quoted, names))),
+            listed(map(quoted, names), most=_NAMED),
         ))  # fmt: skip
 
 
@@ -289,8 +289,11 @@ def _one_spelling(
         return new
     source.once(("spelling", name), lambda: _LOG.warning(
         "%s: column %s: different spellings of one value were merged: %s", source, quoted(name),
-        _listed([f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
-                 for old, to in sorted(new.items(), key=lambda x: (-counts[x[0]], text_of(x[0])))]),
+        listed(
+            (f"{shown(old)} is {shown(to)} ({counted(counts[old], 'record')})"
+             for old, to in sorted(new.items(), key=lambda x: (-counts[x[0]], text_of(x[0])))),
+            most=_NAMED,
+        ),
     ))  # fmt: skip
     return new
 
@@ -299,13 +302,7 @@ def _with_records(counts: Mapping[str, int]) -> str:
     """Labels with their numbers of records, the most frequent first."""
     order = sorted(counts, key=lambda text: -counts[text])
     number = sum(counts.values())
-    some = _listed([f"{shown(text)} ({counted(counts[text], 'record')})" for text in order])
+    said = (f"{shown(text)} ({counted(counts[text], 'record')})" for text in order)
+    some = listed(said, most=_NAMED)
     values = f"{len(counts)} values of {counted(number, 'record')}: " if len(counts) > 1 else ""
     return values + some
-
-
-def _listed(items: Sequence[str]) -> str:
-    """Items, the first few of them."""
-    if len(items) <= _NAMED:
-        return listed(items)
-    return f"{', '.join(items[:_NAMED])} and {len(items) - _NAMED:,} more"

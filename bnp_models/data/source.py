@@ -183,3 +183,9 @@ _COMPRESSED: tuple[tuple[re.Pattern[bytes], Callable[[IO[bytes]], Any]], ...] = 
 _UNREADABLE = (
     OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile
 )  # fmt: skip
+
+
+def file_digest(path: str | PathLike) -> str | None:
+    """Return the SHA-256 of a file's bytes in hexadecimal digits; None for a folder."""
+    with opened(path) as source:
+        return source.digest

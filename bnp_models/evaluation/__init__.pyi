@@ -7,8 +7,8 @@ from .combining import combine_imputed as combine_imputed
 from .combining import combine_partially_synthetic as combine_partially_synthetic
 from .combining import interval_overlap as interval_overlap
 from .disclosure_measures import disclosure as disclosure
+from .disclosure_measures import replicated_uniques as replicated_uniques
 from .propensity import propensity_score as propensity_score
+from .propensity import tree_propensity as tree_propensity
 from .proportion_estimates import proportions as proportions
 from .shares import household_shares as household_shares
-from .tree_scores import tree_propensity as tree_propensity
-from .uniques import replicated_uniques as replicated_uniques

@@ -7,12 +7,10 @@ from bnp_models.data.documents import Cells, Document, Keywords, Seconds, Sha256
 from bnp_models.data.microdata import SmallCells
 from bnp_models.evaluation.attack.result import AttackEntry
 from bnp_models.evaluation.closest import ClosestRecords
-from bnp_models.evaluation.disclosure_measures import Disclosure
-from bnp_models.evaluation.propensity import PropensityScore
+from bnp_models.evaluation.disclosure_measures import Disclosure, Replicated
+from bnp_models.evaluation.propensity import PropensityScore, TreePropensity
 from bnp_models.evaluation.proportion_estimates import ProportionsEntry
 from bnp_models.evaluation.sources import Source
-from bnp_models.evaluation.tree_scores import TreePropensity
-from bnp_models.evaluation.uniques import Replicated
 
 Ends = Annotated[tuple[float, float], Keywords(description="Lower and upper end.")]
 

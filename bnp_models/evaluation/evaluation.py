@@ -21,7 +21,12 @@ from bnp_models.data.weight_classes import records_of
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
-from bnp_models.evaluation.disclosure_measures import Disclosure, disclosure
+from bnp_models.evaluation.disclosure_measures import (
+    Disclosure,
+    Replicated,
+    disclosure,
+    replicated_uniques,
+)
 from bnp_models.evaluation.documents import (
     AnonymityEntry,
     EvaluationSummary,
@@ -34,12 +39,16 @@ from bnp_models.evaluation.documents import (
 )
 from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.impossible import Impossible, find_impossible
-from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
+from bnp_models.evaluation.propensity import (
+    PropensityScore,
+    TreePropensity,
+    num_columns,
+    propensity_score,
+    tree_propensity,
+)
 from bnp_models.evaluation.proportion_estimates import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
 from bnp_models.evaluation.sources import Source
-from bnp_models.evaluation.tree_scores import TreePropensity, tree_propensity
-from bnp_models.evaluation.uniques import Replicated, replicated_uniques
 from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.options import key_or_default
 from bnp_models.rules.rules import Rules

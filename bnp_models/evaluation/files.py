@@ -9,13 +9,7 @@ import pandas as pd
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.bins import in_bins
 from bnp_models.data.folders import read_records
-from bnp_models.data.frames import (
-    TABLES,
-    Tabular,
-    code_together,
-    person_columns,
-    with_schema_of,
-)
+from bnp_models.data.frames import TABLES, Tabular, code_together, person_columns, with_schema_of
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata, Records

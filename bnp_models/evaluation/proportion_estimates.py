@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.cells import joint_codes
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import ABSENT, Document, Share
 from bnp_models.data.frames import Tabular
-from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import coded_files

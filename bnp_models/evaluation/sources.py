@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bnp_models.data.digests import file_digest
 from bnp_models.data.display import counted
 from bnp_models.data.messages import listed
+from bnp_models.data.source import file_digest
 
 
 class Source(NamedTuple):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from bnp_models.inference.settings import Settings, number_kept, scalars_kept
+from bnp_models.inference.run import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing, StateT
 

@@ -32,13 +32,17 @@ from bnp_models.inference.chunks import (
     slots_needed,
     slots_of_buffer,
 )
-from bnp_models.inference.compilation import forget_programs, options_of_loops
+from bnp_models.inference.compilation import (
+    LARGE,
+    check_kept,
+    check_memory,
+    forget_programs,
+    options_of_loops,
+)
 from bnp_models.inference.interruption import Interrupted, noted_signals
-from bnp_models.inference.memory import LARGE, check_kept, check_memory
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
-from bnp_models.inference.run import Run, concatenate_draws
-from bnp_models.inference.settings import Settings, number_kept, scalars_kept
+from bnp_models.inference.run import Run, Settings, concatenate_draws, number_kept, scalars_kept
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Growing, Model
 from bnp_models.rules.rules import Rules

@@ -33,23 +33,16 @@ from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Task
 from bnp_models.inference.progress import Monitor, Tell
-from bnp_models.inference.run import Run, Until
-from bnp_models.inference.settings import (
+from bnp_models.inference.run import (
+    Run,
     Settings,
+    Until,
     interval_of_arrays,
     kept_names,
     settings_of_round,
     starts_of,
 )
-from bnp_models.models.model import (
-    Conditions,
-    ConditionsT,
-    DataT,
-    InfoT,
-    Model,
-    StateT,
-    TableT,
-)
+from bnp_models.models.model import Conditions, ConditionsT, DataT, InfoT, Model, StateT, TableT
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
@@ -209,8 +202,10 @@ def sample(
         else:
             store.clear()
     if asked is None:
-        return Driver(task, first, execution).run(saved)
-    return _sample_until(task, asked, execution, saved)
+        run = Driver(task, first, execution).run(saved)
+    else:
+        run = _sample_until(task, asked, execution, saved)
+    return cast(Run[TableT, ConditionsT], run)
 
 
 def _minutes(max_minutes: float | None) -> float:

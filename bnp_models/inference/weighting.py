@@ -6,7 +6,9 @@ records have no weights, the law is the run itself.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,8 +18,10 @@ from bnp_models.inference.run import Run
 from bnp_models.models.model import PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
+RunT = TypeVar("RunT", bound=Run)
 
-def sample_law(run: Run) -> Run:
+
+def sample_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a record of the sample.
 
     Examples
@@ -29,7 +33,7 @@ def sample_law(run: Run) -> Run:
     return _law(run, lambda table: np.ones_like(table.class_weights))
 
 
-def population_law(run: Run) -> Run:
+def population_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person drawn at random from the population.
 
     Examples
@@ -41,7 +45,7 @@ def population_law(run: Run) -> Run:
     return _law(run, lambda table: table.class_weights)
 
 
-def unsampled_law(run: Run) -> Run:
+def unsampled_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person who was not sampled.
 
     A record of weight w stands for w - 1 such persons.
@@ -67,7 +71,7 @@ def unsampled_law(run: Run) -> Run:
     return _law(run, unsampled)
 
 
-def _law(run: Run, weights_of) -> Run:
+def _law(run: RunT, weights_of: Callable[[WeightedMicrodata], np.ndarray]) -> RunT:
     """Law proportional to sum_s weights[s] p(x, s)."""
     table, model = run.table, run.model
     if not isinstance(table, WeightedMicrodata):

@@ -11,21 +11,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.label_numbers import numbers_among, read_numbers
-from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
-from bnp_models.models.model import (
-    ConditionsT,
-    DataT,
-    Fitted,
-    InfoT,
-    Model,
-    StateT,
-    TableT,
-)
+from bnp_models.models.model import ConditionsT, DataT, Fitted, InfoT, Model, StateT, TableT
 from bnp_models.models.options import as_names, check_fixed, option
-from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Least number of numeric levels of a variable that "auto" treats as ordered: with fewer levels,
 # bands do not predict better (experiments/accuracy/ordered).
@@ -36,74 +26,6 @@ _FEW_OTHERS = 2
 
 LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
-
-
-def learns_levels(model: Any) -> bool:
-    """Whether a model draws the shapes of the level probabilities' prior."""
-    return model.level_prior == "learned" and model.level_shape is None
-
-
-def document_of_prior(model: Any) -> dict[str, Any]:
-    """Entry of result files on the prior of level probabilities: its kind, and a fixed shape."""
-    if model.level_shape is None:
-        return {"kind": model.level_prior}
-    return {"kind": "fixed", "shape": np.asarray(model.level_shape, float).tolist()}
-
-
-def as_level_shape(given: Any) -> Any:
-    """The option `level_shape` of a model: None, a number, or a tuple of numbers."""
-    if given is None or isinstance(given, jax.Array) or np.ndim(given) == 0:
-        return given
-    return tuple(np.asarray(given).tolist())
-
-
-def check_level_shape(level_shape: Any) -> None:
-    """Raise ValueError unless the option is None, a positive number, or a sequence of them."""
-    for value in level_shape if isinstance(level_shape, tuple) else (level_shape,):
-        check_fixed(level_shape=value)
-
-
-def under_prior(model: Any, levels: Levels) -> Levels:
-    """The levels of a model's variables with the initial, or fixed, shapes of their prior.
-
-    Raises
-    ------
-    MicrodataError
-        If `level_shape` has another number of values than there are nodes.
-    """
-    given, number = model.level_shape, levels.shape.size
-    if given is None:
-        return levels
-    if np.ndim(given) and np.shape(given) != (number,):
-        nodes = f"{number} levels and groups of levels" if levels.layers else f"{number} levels"
-        raise MicrodataError(
-            f"level_shape has {len(given)} values, and the variables have {nodes}; give as many, "
-            "or one number for all"
-        )
-    return levels.with_shape(jnp.full_like(levels.shape, jnp.asarray(given)))
-
-
-def draw_shape(model: Any, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes from their prior; if the model fixes them, return those of `levels`."""
-    return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
-
-
-def update_shape(
-    model: Any, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
-) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes given counts of levels, with the level probabilities integrated out.
-
-    The level probabilities must be drawn again before they are used. `levels` has the current
-    shapes.
-    """
-    return update_level_prior(key, counts, levels) if learns_levels(model) else levels.shape
-
-
-def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
-    """The option `ordered` of a model: "auto", or a tuple of names; "none" gives an empty tuple."""
-    if names == "auto":
-        return "auto"
-    return () if names == "none" else as_names(names)
 
 
 @runtime_checkable
@@ -125,6 +47,78 @@ class Learning(Ordered, Protocol):
     @property
     def level_prior(self) -> str:
         """One of `LEVEL_PRIORS`."""
+
+    @property
+    def level_shape(self) -> Any:
+        """Fixed shapes of the prior, or None."""
+
+
+def learns_levels(model: Learning) -> bool:
+    """Whether a model draws the shapes of the level probabilities' prior."""
+    return model.level_prior == "learned" and model.level_shape is None
+
+
+def document_of_prior(model: Learning) -> dict[str, Any]:
+    """Entry of result files on the prior of level probabilities: its kind, and a fixed shape."""
+    if model.level_shape is None:
+        return {"kind": model.level_prior}
+    return {"kind": "fixed", "shape": np.asarray(model.level_shape, float).tolist()}
+
+
+def as_level_shape(given: Any) -> Any:
+    """The option `level_shape` of a model: None, a number, or a tuple of numbers."""
+    if given is None or isinstance(given, jax.Array) or np.ndim(given) == 0:
+        return given
+    return tuple(np.asarray(given).tolist())
+
+
+def check_level_shape(level_shape: Any) -> None:
+    """Raise ValueError unless the option is None, a positive number, or a sequence of them."""
+    for value in level_shape if isinstance(level_shape, tuple) else (level_shape,):
+        check_fixed(level_shape=value)
+
+
+def under_prior(model: Learning, levels: Levels) -> Levels:
+    """The levels of a model's variables with the initial, or fixed, shapes of their prior.
+
+    Raises
+    ------
+    MicrodataError
+        If `level_shape` has another number of values than there are nodes.
+    """
+    given, number = model.level_shape, levels.shape.size
+    if given is None:
+        return levels
+    if np.ndim(given) and np.shape(given) != (number,):
+        nodes = f"{number} levels and groups of levels" if levels.layers else f"{number} levels"
+        raise MicrodataError(
+            f"level_shape has {len(given)} values, and the variables have {nodes}; give as many, "
+            "or one number for all"
+        )
+    return levels.with_shape(jnp.full_like(levels.shape, jnp.asarray(given)))
+
+
+def draw_shape(model: Learning, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
+    """Draw Dirichlet shapes from their prior; if the model fixes them, return those of `levels`."""
+    return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
+
+
+def update_shape(
+    model: Learning, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
+) -> Float[Array, " R+G"]:
+    """Draw Dirichlet shapes given counts of levels, with the level probabilities integrated out.
+
+    The level probabilities must be drawn again before they are used. `levels` has the current
+    shapes.
+    """
+    return update_level_prior(key, counts, levels) if learns_levels(model) else levels.shape
+
+
+def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
+    """The option `ordered` of a model: "auto", or a tuple of names; "none" gives an empty tuple."""
+    if names == "auto":
+        return "auto"
+    return () if names == "none" else as_names(names)
 
 
 class Grouping(NamedTuple):
@@ -266,22 +260,6 @@ def mean_concentrations(
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
-def record_concentrations(
-    model: Learning, run: Fitted[Records, StructuralZeros]
-) -> dict[str, float] | None:
-    """Implement `Model.level_concentrations` for models of records that keep "level_shape"."""
-    if not learns_levels(model) or "level_shape" not in run.draws:
-        return None
-    schema = run.table.schema if run.coding is None else run.coding.schema
-    shape, trees = run.draws["level_shape"], trees_of(model, schema)
-    levels = Levels.of_variables(schema.num_levels, trees)
-    # The level of absent items, or the classes of weights.
-    more = shape.shape[-1] - levels.shape.size
-    if more:
-        levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
-    return mean_concentrations(shape, levels, schema.variables)
-
-
 class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """Options for the prior of level probabilities, in all models of records and households."""
 
@@ -325,6 +303,16 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         check_level_shape(self.level_shape)
         Grouping.of(self).require_apart()
 
-    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+    def level_concentrations(self, run: Fitted[TableT, ConditionsT]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self, run)
+        if not learns_levels(self) or "level_shape" not in run.draws:
+            return None
+        schema = run.table.schema if run.coding is None else run.coding.schema
+        assert isinstance(schema, Schema)
+        shape, trees = run.draws["level_shape"], trees_of(self, schema)
+        levels = Levels.of_variables(schema.num_levels, trees)
+        # The level of absent items, or the classes of weights.
+        more = shape.shape[-1] - levels.shape.size
+        if more:
+            levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
+        return mean_concentrations(shape, levels, schema.variables)

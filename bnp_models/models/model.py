@@ -8,13 +8,14 @@ computed from its draws.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
+from typing_extensions import TypeVar
 
-from bnp_models.data.display import options_as_html
+from bnp_models.data.display import counted, options_as_html
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import Label, Schema
@@ -66,19 +67,19 @@ StateT = TypeVar("StateT")
 InfoT = TypeVar("InfoT", bound=Info)
 """Figures of one sweep."""
 
-_TableC = TypeVar("_TableC", bound=Table, covariant=True)
-_ConditionsC = TypeVar("_ConditionsC", bound=Conditions, covariant=True)
+TableC = TypeVar("TableC", bound=Table, covariant=True, default=Table)
+ConditionsC = TypeVar("ConditionsC", bound=Conditions, covariant=True, default=Conditions)
 
 
-class Fitted(Protocol[_TableC, _ConditionsC]):
+class Fitted(Protocol[TableC, ConditionsC]):
     """Attributes of a `bnp_models.Run` that the methods of its model read."""
 
     @property
-    def table(self) -> _TableC:
+    def table(self) -> TableC:
         """The sample."""
 
     @property
-    def conditions(self) -> _ConditionsC | None:
+    def conditions(self) -> ConditionsC | None:
         """Structural zeros, or rules; None if there were none."""
 
     @property
@@ -361,3 +362,25 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
 
         None if it cannot be computed under the rules in the data.
         """
+
+
+def last_class_used(draws: dict[str, np.ndarray], unit: str = "record") -> str | None:
+    """Warn of members in the last class, if "last_class" was kept."""
+    most = int(np.max(draws.get("last_class", 0), initial=0))
+    if most == 0:
+        return None
+    return (
+        f"too few classes: in a kept draw, {counted(most, unit)} {'is' if most == 1 else 'are'} in "
+        "the last class, which stands for all further classes; raise components (--components)"
+    )
+
+
+def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
+    """Warn that some draw had too many impossible records to count ("augmented" is -1)."""
+    if np.min(draws.get("augmented", 0), initial=0) >= 0:
+        return None
+    return (
+        "nearly everything is impossible: a kept draw needed more records of the impossible region "
+        "than can be counted, and the rest were left out; look for conditions or rules that "
+        "exclude too much"
+    )

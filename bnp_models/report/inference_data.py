@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws, numbered
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun, Run, is_of_records
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.evaluator import cell_probabilities, checked_method, checked_model
 from bnp_models.risk.population import PopulationRisk
@@ -101,6 +102,8 @@ def to_inference_data(
     thin = 1 if risk is None else risk.thin
     groups = {} if checks is None else _figures_of_checks(checks)
     if pointwise:
+        checked_model(run.model)
+        assert is_of_records(run)
         groups["log_likelihood"] = _pointwise(run, thin)
     return arrange_draws(
         run, quantities, attributes, thin=thin, parameters=parameters, groups=groups,
@@ -129,12 +132,13 @@ def _figures_of_checks(checks: PredictiveChecks) -> dict[str, Any]:
     return {"posterior_predictive": replicated, "observed_data": observed}
 
 
-def _pointwise(run: Run, thin: int):
+def _pointwise(run: RecordsRun, thin: int):
     """Log probabilities of the records' cells, at every `thin`-th draw: (chains, draws, n)."""
     import xarray as xr
 
     run = sample_law(run)
-    method = checked_method("auto", checked_model(run.model), run.table)
+    method = checked_method("auto", run.model, run.table)
+    assert isinstance(run.table, Microdata)
     draws, cells = run.parameters(thin), run.table.cells()
     blocks = cell_probabilities(run, draws, cells.codes, method, run.key)
     log_p = np.concatenate([log_p.astype(np.float32) for log_p, _, _ in blocks])

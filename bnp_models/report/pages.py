@@ -88,7 +88,7 @@ def _advice(run: Run) -> str:
         return "The values that another variable determines were left out of the records."
     if (
         isinstance(run.model, MembershipOptions)
-        and run.conditions is not None
+        and isinstance(run.conditions, StructuralZeros)
         and run.conditions.not_applicable.coding.absent
     ):
         return (

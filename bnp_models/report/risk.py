@@ -10,11 +10,7 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
-from bnp_models.risk.baselines import Baselines
-from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
-from bnp_models.risk.validation import Validation
-from bnp_models.risk.verdict import Limits
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 
 NUM_RISKIEST = 20
@@ -30,15 +26,11 @@ def render_report(
     risk: PopulationRisk,
     *,
     command: str | None = None,
-    seed: int | None = None,
     records: bool = True,
+    filing: Filing | None = None,
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
-    validation: Validation | None = None,
-    coarser: dict[str, CoarserRisk] | None = None,
-    limits: Limits | None = None,
-    baselines: Baselines | None = None,
-    filing: Filing | None = None,
+    **entries,
 ) -> str:
     """Report of a disclosure risk estimate.
 
@@ -48,24 +40,13 @@ def render_report(
         Result of `population_risk`.
     command
         The command line, where there was one.
-    seed
-        The seed, where there was one.
     records
         Whether the page may show single records.
-    diagnosis
-        Diagnosis of the run and the risk, where it was made already.
-    checks
-        Result of `predictive_checks`, which the page then shows.
-    validation
-        Result of `validate_within`, which the page then shows.
-    coarser
-        Result of `coarsen`, which the page then shows.
-    limits
-        An agency's limits, by which the page gives a verdict.
-    baselines
-        Classical estimates, which the page then shows.
     filing
         What the page is filed by.
+    diagnosis, checks, entries
+        As for `risk_summary`; the page shows all that is given: seed, checks, validation, coarser,
+        limits and baselines.
 
     Returns
     -------
@@ -74,10 +55,7 @@ def render_report(
     """
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
-    summary = risk_summary(
-        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation,
-        coarser=coarser, limits=limits, baselines=baselines,
-    )  # fmt: skip
+    summary = risk_summary(risk, diagnosis=diagnosis, checks=checks, **entries)
     return render_page(
         "report.html.j2",
         risk.law,

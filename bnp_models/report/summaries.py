@@ -13,7 +13,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
-from bnp_models.models.level_prior import document_of_prior
+from bnp_models.models.level_prior import LevelPriorOptions, document_of_prior
 from bnp_models.report.documents import (
     ChainsRiskDocument,
     CoarserEntry,
@@ -36,6 +36,7 @@ from bnp_models.risk.verdict import Limits, VerdictEntry, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
 def figures_of(draws: np.ndarray) -> FiguresEntry:
@@ -92,7 +93,7 @@ def risk_summary(
     of_region: dict[str, Any] = {}
     if run.conditions is not None:
         log_feasible = run.at_kept_arrays(run.draws["log_feasible"], risk.thin)
-        of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run)}
+        of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run.conditions)}
     tau1, use = figures_of(risk.tau1), usable(diagnosis, risk, checks, validation)
     return ChainsRiskDocument(
         model=run.model.name,
@@ -168,9 +169,9 @@ def level_prior(run: Run) -> LevelPriorEntry:
     learned = run.model.level_concentrations(run)
     if learned is not None:
         return LevelPriorEntry(kind="learned", concentration=learned)
-    if vars(run.model).get("level_shape") is None:
-        return LevelPriorEntry(kind="uniform")
-    return LevelPriorEntry(**document_of_prior(run.model))
+    if isinstance(run.model, LevelPriorOptions) and run.model.level_shape is not None:
+        return LevelPriorEntry(**document_of_prior(run.model))
+    return LevelPriorEntry(kind="uniform")
 
 
 def of_ties(risk: PopulationRisk) -> dict[str, Any]:
@@ -292,7 +293,7 @@ def run_summary(
             "num_conditions": conditions.num_conditions,
             "impossible_cells": conditions.num_impossible_cells,
             "p_zero": p_zero(run.draws["log_feasible"]),
-            "equivalences": equivalences(run),
+            "equivalences": equivalences(conditions),
         }
     return RunSummary(
         model=run.model.name,
@@ -319,10 +320,9 @@ def run_summary(
     )
 
 
-def equivalences(run: Run) -> list[str]:
+def equivalences(conditions: StructuralZeros) -> list[str]:
     """Sentences that hold in every feasible cell, each about several variables."""
-    assert run.conditions is not None
-    return [str(equivalence) for equivalence in run.conditions.equivalences]
+    return [str(equivalence) for equivalence in conditions.equivalences]
 
 
 def _stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:

@@ -15,7 +15,7 @@ from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import benedetti_franconi, summarise
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.cells.full_bayes import HyperparameterDraws
 from bnp_models.models.cells.polettini_stander import (

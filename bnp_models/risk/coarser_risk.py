@@ -17,7 +17,7 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Records, SmallCells
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun, Run
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import (
@@ -88,7 +88,7 @@ class CoarserRisk:
 
 
 def coarsen(
-    run: Run,
+    run: RecordsRun,
     population_size: int,
     coarsenings: Sequence[str] | Mapping[str, Recoding] | None = None,
     *,

@@ -20,10 +20,9 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.placement import in_threads
-from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.run import RecordsRun, blocks_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
-from bnp_models.kernels.numerics.platforms import map_draws
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size, map_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
@@ -82,21 +81,21 @@ class Evaluator:
     If the sample has no design weights, both have the same distribution.
     """
 
-    run: Run
+    run: RecordsRun
     """Distribution of the records of the sample."""
-    rest: Run
+    rest: RecordsRun
     """Distribution of the persons who are not in the sample."""
     num_new: int
     """Number N - n of these persons."""
-    parameters: Callable[[Run], Draws]
+    parameters: Callable[[RecordsRun], Draws]
     """Function that selects the draws of a run that are evaluated."""
 
     @classmethod
     def of(
         cls,
-        run: Run,
+        run: RecordsRun,
         population_size: int,
-        parameters: Callable[[Run], Draws],
+        parameters: Callable[[RecordsRun], Draws],
         all_records: bool = False,
         complete: bool = True,
     ) -> "Evaluator":
@@ -182,7 +181,7 @@ class Evaluator:
 
 
 def cell_probabilities(
-    run: Run,
+    run: RecordsRun,
     draws: dict[str, np.ndarray],
     codes: np.ndarray,
     method: str,
@@ -253,7 +252,7 @@ def cell_probabilities(
     yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
 
 
-def _possible_completions(run: Run, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _possible_completions(run: RecordsRun, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Possible cells that are meant by cells with -1 for any value, and the first of each.
 
     Only latent class models take missing values under structural zeros, and they are exact.
@@ -272,7 +271,7 @@ def _possible_completions(run: Run, codes: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def probabilities_by_draw(
-    run: Run,
+    run: RecordsRun,
     draws: Draws,
     codes: np.ndarray,
     indices: np.ndarray,
@@ -303,7 +302,7 @@ def probabilities_by_draw(
 
 
 def coarser_probabilities(
-    run: Run,
+    run: RecordsRun,
     draws: dict[str, np.ndarray],
     coarsening: Recoding,
     codes: np.ndarray,

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnp_models.data.cells import group_cells
-from bnp_models.data.margins import joint_codes, rake_once
+from bnp_models.data.cells import group_cells, joint_codes, rake_once
 from bnp_models.data.schema import MicrodataError
 
 Edge = tuple[int, int]

@@ -29,8 +29,8 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.documents import Document, Keywords
-from bnp_models.data.microdata import Microdata, Records, SmallCells, k_anonymity
-from bnp_models.inference.run import Run
+from bnp_models.data.microdata import Microdata, Records, SmallCells, k_anonymity, small_cells
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import Completes
 from bnp_models.risk.evaluator import Draws, Evaluator, LogProbabilities, probabilities_by_draw
@@ -94,9 +94,7 @@ def anonymity_of(table: Records, matching: np.ndarray | None) -> list[SmallCells
     """
     if matching is None:
         return k_anonymity(table)
-    counts = table.tabulated.counts
-    number = {k: int(counts[matching < k].sum()) for k in (2, 3, 5)}
-    return [SmallCells(k, m, m / table.n) for k, m in number.items()]
+    return small_cells(matching, table.tabulated.counts)
 
 
 def are_alone(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
@@ -130,7 +128,7 @@ class Completions:
         One that may be used elsewhere too: a constant is folded into it.
     """
 
-    def __init__(self, run: Run, evaluator: Evaluator, key: jax.Array):
+    def __init__(self, run: RecordsRun, evaluator: Evaluator, key: jax.Array):
         table, model = run.table, run.model
         assert isinstance(model, Completes) and isinstance(table, Microdata)
         self.rows = np.flatnonzero(~table.complete)

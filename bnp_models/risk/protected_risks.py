@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.evaluator import Evaluator, record_risks
@@ -39,12 +40,13 @@ class ProtectedRisks:
     """
 
     def __init__(
-        self, run: Run, population_size: int, *, ties: bool, num_draws: int, key: jax.Array
+        self, run: RecordsRun, population_size: int, *, ties: bool, num_draws: int, key: jax.Array
     ):
         self._evaluator = Evaluator.of(
             run, population_size, lambda law: law.spaced_parameters(num_draws)
         )
         self.run = self._evaluator.run
+        assert isinstance(self.run.table, Microdata)
         self.table, self._num_new = self.run.table, self._evaluator.num_new
         self._key_cells, key_ties, key_counts = Keys(key, 3)
         self._tied = self._evaluator.draw_ties(key_ties) if ties else None

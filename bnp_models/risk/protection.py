@@ -10,9 +10,8 @@ Control, doi:10.1002/9781118348239, chapter 3).
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -20,17 +19,24 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.microdata import Microdata, SmallCells
+from bnp_models.data.microdata import Microdata, SmallCells, small_cells
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import text_of, unknown_variable
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of, suppress_rare
-from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
+from bnp_models.risk.coarsening import hierarchies_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
-from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
+from bnp_models.risk.recoding import (
+    Recoded,
+    Step,
+    asked_steps,
+    cheapest,
+    importance_of,
+    ordered_variables,
+)
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.ties import TIES
@@ -43,18 +49,6 @@ SCAN_DRAWS, NUM_DRAWS = 50, 200
 _LEFT_OUT = 1e-3
 
 _PROTECT = 0x50524F54
-
-
-class Step(NamedTuple):
-    """One recoding of a variable."""
-
-    variable: str
-    levels: tuple[str, ...]
-    """Labels of the merged levels; empty if the variable was dropped."""
-    label: str | None
-    """Their new label; None if the variable was dropped."""
-    loss: float
-    """Information that was lost, in bits a record."""
 
 
 @displayed
@@ -99,8 +93,7 @@ class FileRisk:
     @cached_property
     def anonymity(self) -> list[SmallCells]:
         """Numbers of records whose remaining values fewer than 2, 3 and 5 records have."""
-        number = {k: int((self.sharing < k).sum()) for k in (2, 3, 5)}
-        return [SmallCells(k, m, m / len(self.sharing)) for k, m in number.items()]
+        return small_cells(self.sharing, np.ones_like(self.sharing))
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
@@ -229,7 +222,9 @@ class Protection:
         names = [schema.variables[j] for j in variables]
         return pd.DataFrame({"row": rows, "column": names, "old": old})
 
-    def estimate(self, run: Run, *, ties: str = "on", key: jax.Array | None = None) -> FileRisk:
+    def estimate(
+        self, run: RecordsRun, *, ties: str = "on", key: jax.Array | None = None
+    ) -> FileRisk:
         """Estimate the risk of the protected file by chains on the recoded sample.
 
         Parameters
@@ -251,7 +246,7 @@ class Protection:
 
 
 def protect(
-    run: Run,
+    run: RecordsRun,
     population_size: int,
     *,
     max_tau1: float | None = None,
@@ -345,7 +340,7 @@ def protect(
         ProtectedRisks(run, population_size, ties=ties == "on", num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
-    recoded, recodings = _asked(
+    recoded, recodings = asked_steps(
         recode, Recoded.unchanged(table, hierarchies_of(run.model), no_merge), weight
     )
     in_order = ordered_variables(table.schema, ordered)
@@ -393,34 +388,6 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
             raise unknown_variable(name, table.schema.variables, "variable")
 
 
-def _asked(
-    statements: Sequence[str], recoded: Recoded, weight: np.ndarray
-) -> tuple[Recoded, list[Step]]:
-    """The sample after the requested recodings, and the list of these."""
-    if not statements:
-        return recoded, []
-    table = recoded.table
-    coarsening = parse_coarsening(";".join(statements), table.schema, recoded.hierarchies)
-    asked, made = Recoded.by(coarsening, table), []
-    for j, groups in enumerate(asked.groups):
-        for group in [None] if groups is None else [g for g in groups if len(g) > 1]:
-            new = recoded.dropping(j) if group is None else recoded.merging(j, group)
-            levels = None if group is None else tuple((code,) for code in group)
-            made.append(_recoding(recoded, new, j, levels, weight))
-            recoded = new
-    return recoded, made
-
-
-def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
-    """Description of a step for variable j: merged groups of codes, or that it was dropped."""
-    name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
-    if levels is None:
-        return Step(name, (), None, loss)
-    names = tuple(before.label(j, group) for group in levels)
-    together = sorted(code for group in levels for code in group)
-    return Step(name, names, after.label(j, together), loss)
-
-
 def _suppress_rare(
     recoded: Recoded,
     targets: Sequence[Anonymity],
@@ -459,7 +426,7 @@ def _next_towards(
 
     now = number(recoded)
     found = ((now - number(step[-1]), *step) for step in recoded.steps(ordered))
-    return _cheapest(recoded, weight, (one for one in found if one[0] > 0))
+    return cheapest(recoded, weight, (one for one in found if one[0] > 0))
 
 
 def _next_step(
@@ -482,36 +449,7 @@ def _next_step(
                 if now - left > _LEFT_OUT * now:
                     yield now - left, j, merges, candidate
 
-    return _cheapest(recoded, weight, gains())
-
-
-def _cheapest(
-    recoded: Recoded,
-    weight: np.ndarray,
-    found: Iterable[tuple[float, int, list | None, Recoded]],
-) -> tuple[Recoded, list[Step]] | None:
-    """Of steps with what each gains, that with the least loss for its gain; None: there is none."""
-    loss, best = recoded.loss(weight), None
-    for gain, j, merges, candidate in found:
-        price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
-        if best is None or price < best[0]:
-            best = price, j, merges, candidate
-    return None if best is None else _made(recoded, best, weight)
-
-
-def _made(
-    recoded: Recoded, best: tuple[float, int, list | None, Recoded], weight: np.ndarray
-) -> tuple[Recoded, list[Step]]:
-    """The best candidate, and the recodings that lead to it."""
-    _, j, merges, candidate = best
-    if merges is None:
-        return candidate, [_recoding(recoded, candidate, j, None, weight)]
-    made = []
-    for levels in merges:
-        merged = recoded.merging(j, [code for group in levels for code in group])
-        made.append(_recoding(recoded, merged, j, levels, weight))
-        recoded = merged
-    return candidate, made
+    return cheapest(recoded, weight, gains())
 
 
 def _above(r1: np.ndarray, limits: Limits) -> float:

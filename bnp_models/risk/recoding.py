@@ -6,10 +6,10 @@ This equals the mean over the records of log2(share of the new level / share of 
 loss of a suppressed value, log2(1 / its share), is on the same scale and can be added.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,22 @@ from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Merged, Names, Recoding, level_names
 from bnp_models.data.schema import Schema, text_of
+from bnp_models.risk.coarsening import parse_coarsening
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Groups of codes of a variable; each group is one level. The first codes give the order."""
+
+
+class Step(NamedTuple):
+    """One recoding of a variable."""
+
+    variable: str
+    levels: tuple[str, ...]
+    """Labels of the merged levels; empty if the variable was dropped."""
+    label: str | None
+    """Their new label; None if the variable was dropped."""
+    loss: float
+    """Information that was lost, in bits a record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +226,56 @@ def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
 def importance_of(schema: Schema, given: Mapping[str, float]) -> np.ndarray:
     """(J,) importance of each variable, 1 by default."""
     return np.array([float(given.get(name, 1)) for name in schema.variables])
+
+
+def asked_steps(
+    statements: Sequence[str], recoded: Recoded, weight: np.ndarray
+) -> tuple[Recoded, list[Step]]:
+    """The sample after the requested recodings, and the list of these."""
+    if not statements:
+        return recoded, []
+    table = recoded.table
+    coarsening = parse_coarsening(";".join(statements), table.schema, recoded.hierarchies)
+    asked, made = Recoded.by(coarsening, table), []
+    for j, groups in enumerate(asked.groups):
+        for group in [None] if groups is None else [g for g in groups if len(g) > 1]:
+            new = recoded.dropping(j) if group is None else recoded.merging(j, group)
+            levels = None if group is None else tuple((code,) for code in group)
+            made.append(_step(recoded, new, j, levels, weight))
+            recoded = new
+    return recoded, made
+
+
+def cheapest(
+    recoded: Recoded,
+    weight: np.ndarray,
+    found: Iterable[tuple[float, int, list[Groups] | None, Recoded]],
+) -> tuple[Recoded, list[Step]] | None:
+    """Of steps with what each gains, that with the least loss for its gain; None: there is none."""
+    loss = recoded.loss(weight)
+
+    def price(one):
+        return (one[-1].loss(weight) - loss) / max(one[0], 1e-300)
+
+    best = min(found, key=price, default=None)
+    if best is None:
+        return None
+    _, j, merges, candidate = best
+    if merges is None:
+        return candidate, [_step(recoded, candidate, j, None, weight)]
+    made = []
+    for levels in merges:
+        merged = recoded.merging(j, [code for group in levels for code in group])
+        made.append(_step(recoded, merged, j, levels, weight))
+        recoded = merged
+    return candidate, made
+
+
+def _step(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
+    """Description of a step for variable j: merged groups of codes, or that it was dropped."""
+    name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
+    if levels is None:
+        return Step(name, (), None, loss)
+    names = tuple(before.label(j, group) for group in levels)
+    together = sorted(code for group in levels for code in group)
+    return Step(name, names, after.label(j, together), loss)

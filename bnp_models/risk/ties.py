@@ -30,7 +30,7 @@ from scipy.interpolate import BSpline, make_interp_spline
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.rng import Keys, key_array
 
@@ -92,7 +92,7 @@ class Ties:
     """Records of the sample with missing values, which are in none of its cells."""
 
     @classmethod
-    def of(cls, run: Run, key: jax.Array, method: str, num_draws: int) -> "Ties":
+    def of(cls, run: RecordsRun, key: jax.Array, method: str, num_draws: int) -> "Ties":
         """Simulate records from draws of a run, to represent cells without a sample record.
 
         Parameters

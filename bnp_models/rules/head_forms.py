@@ -75,11 +75,6 @@ class HeadForm:
     rest: Rules
 
     @cached_property
-    def household_variables_read(self) -> tuple[str, ...]:
-        """Names of the household columns."""
-        return tuple(self.schema.household_variables[j] for j in self.columns.household)
-
-    @cached_property
     def member_variables_read(self) -> tuple[str, ...]:
         """Names of the member columns."""
         return tuple(self.schema.member_variables[j] for j in self.columns.member)

@@ -17,14 +17,7 @@ import yaml
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.messages import listed, listing, quoted, reason
 from bnp_models.data.schema import Label, MicrodataError
-from bnp_models.rules.persons import (
-    ANYONE,
-    AsHousehold,
-    OfHousehold,
-    PersonPredicate,
-    aged,
-    person,
-)
+from bnp_models.rules.persons import ANYONE, AsHousehold, OfHousehold, PersonPredicate, aged, person
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Count, HouseholdHas, Rule, at_least, at_most, each, exactly
 from bnp_models.rules.views import OPEN_ENDED, JointLevels, Variables, columns_of

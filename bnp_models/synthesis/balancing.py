@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
+from bnp_models.data.cells import joint_codes, rake_once
 from bnp_models.data.contingency import ContingencyTable
-from bnp_models.data.margins import joint_codes, rake_once
 
 MODEL_SHARE = 0.2
 """Weight of the model's margin when cells are calibrated; the sample's margin has the rest.

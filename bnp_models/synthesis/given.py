@@ -13,11 +13,11 @@ from bnp_models.data.schema import (
     undeclared_level,
     unknown_variable,
 )
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.models.model import Model, Table
-from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.models.model import Conditions, Model, Table
+from bnp_models.rules.rules import Rules
 
 MOST_TRIED = 10**9
 """Largest number of records that are simulated for a file by a model that draws until they fit."""
@@ -37,7 +37,7 @@ def check_given(
     given: Mapping[str, Sequence[Label]],
     model: Model,
     table: Table,
-    conditions: StructuralZeros | None,
+    conditions: Conditions | None,
     method: str,
     num_rows: int,
 ) -> None:
@@ -52,7 +52,7 @@ def check_given(
     method, num_rows
         As for `synthesize`.
     """
-    if isinstance(table, Households):
+    if isinstance(table, Households) or isinstance(conditions, Rules):
         raise ValueError("households cannot be drawn given values of their persons")
     if method != "predictive":
         raise ValueError('records can be drawn given values only by method "predictive"')
@@ -108,7 +108,7 @@ def boxes_within(
     return within[(levels > 0).all(axis=1)]
 
 
-def sets_given(run: Run, given: Mapping[str, Sequence[Label]]) -> np.ndarray | None:
+def sets_given(run: RecordsRun, given: Mapping[str, Sequence[Label]]) -> np.ndarray | None:
     """Feasible boxes (B, R) of a law, as far as they have these values; None: all cells."""
     if not given:
         return run.feasible_sets

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.households import Households
-from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.run import HouseholdsRun, spaced_draws
 from bnp_models.models.model import MakesHouseholds
 from bnp_models.models.nested.prepare import missing_values
 
@@ -22,7 +22,7 @@ SYNTHESIS, IMPUTATION = 0x53594E, 0x494D50
 
 
 def synthesize_households(
-    run: Run, num_datasets: int, num_rows: int | None, key: jax.Array | None
+    run: HouseholdsRun, num_datasets: int, num_rows: int | None, key: jax.Array | None
 ) -> list[pd.DataFrame]:
     """Draw synthetic files of households, as many of each size as in the sample.
 
@@ -38,7 +38,7 @@ def synthesize_households(
     return [_checked_households(run, made) for made in simulate_households(run, num_datasets, key)]
 
 
-def simulate_households(run: Run, number: int, key: jax.Array) -> Iterator[Households]:
+def simulate_households(run: HouseholdsRun, number: int, key: jax.Array) -> Iterator[Households]:
     """Simulate possible households, as many of each size as in the sample, for some draws."""
     table, model = run.table, run.model
     if not isinstance(model, MakesHouseholds):
@@ -96,7 +96,7 @@ def _household(new, lane, num_members):
     return new.codes[:-1, lane], members.T
 
 
-def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
+def impute_households(run: HouseholdsRun, num_datasets: int) -> list[pd.DataFrame]:
     """Complete the sample with the missing values that were kept with the draws, one file for each.
 
     Arguments as for `impute`.
@@ -104,7 +104,7 @@ def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
     return [_checked_households(run, made) for made in complete_households(run, num_datasets)]
 
 
-def complete_households(run: Run, number: int) -> Iterator[Households]:
+def complete_households(run: HouseholdsRun, number: int) -> Iterator[Households]:
     """Yield the sample, completed with the missing values that were kept with some draws."""
     table = run.table
     data = run.model.prepare(table, run.conditions)
@@ -123,7 +123,7 @@ def complete_households(run: Run, number: int) -> Iterator[Households]:
         yield Households(table.schema, codes, table.sizes, members, table.ids, table.rows)
 
 
-def _checked_households(run: Run, made: Households) -> pd.DataFrame:
+def _checked_households(run: HouseholdsRun, made: Households) -> pd.DataFrame:
     """Make a frame of households, after checking that all are possible."""
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(

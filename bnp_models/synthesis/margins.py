@@ -13,7 +13,7 @@ from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label
+from bnp_models.data.schema import Label, Schema
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.weighting import population_law
@@ -92,13 +92,15 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     run = population_law(run)
     model, schema = run.model, run.table.schema
     rare = _rare_levels(persons_of(run.table))
-    data, feasible, num_levels = None, None, ()
+    data, feasible = None, None
+    num_levels: tuple[int, ...] = ()
     if isinstance(model, MakesHouseholds):
         data = model.prepare(run.table, run.conditions)
         names = _names_of_households(schema, data, rare)
     elif isinstance(model, KnowsMargins):
         if run.coding is not None:
             return None
+        assert isinstance(schema, Schema)
         feasible, num_levels = run.feasible_sets, schema.num_levels
         names = _names(schema.variables, schema.levels, rare)
     else:

@@ -1,15 +1,36 @@
-"""Partially synthetic data: some columns are kept, and the others are drawn given them."""
+"""Completed samples, and partially synthetic data: some columns are drawn given the others."""
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
+from jaxtyping import Array, Int
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import choose_variables
-from bnp_models.inference.completing import complete_sample
-from bnp_models.inference.run import Run, spaced_draws
-from bnp_models.models.model import Completes, Model, Table
+from bnp_models.inference.run import RecordsRun, spaced_draws
+from bnp_models.models.model import Completes, Draw, Model, Table
+
+
+class Counted(Protocol):
+    """Arrays of a sample whose records are counted."""
+
+    @property
+    def num_records(self) -> Int[Array, ""]:
+        """Number of records, without padding."""
+
+
+def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Counted) -> np.ndarray:
+    """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
+    return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
+
+
+@jax.jit
+def _complete(model, key, draw, data):
+    """(J, n) level codes of the sample, completed."""
+    with jax.named_scope("complete_records"):
+        return model.complete_records(key, draw, data)
 
 
 def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> None:
@@ -26,7 +47,7 @@ def check_keep(keep: Sequence[str], model: Model, table: Table, method: str) -> 
 
 
 def draw_others(
-    run: Run, keep: Sequence[str], num_datasets: int, key: jax.Array
+    run: RecordsRun, keep: Sequence[str], num_datasets: int, key: jax.Array
 ) -> Iterator[np.ndarray]:
     """Draw all other columns of the sample's records, given those that are kept.
 
@@ -43,7 +64,7 @@ def draw_others(
     Methodology 29(2).
     """
     table = run.table
-    assert isinstance(run.model, Completes)
+    assert isinstance(run.model, Completes) and isinstance(table, Microdata)
     kept = np.isin(table.schema.variables, list(keep))
     masked = Microdata(table.schema, np.where(kept, table.codes, -1))
     data = run.model.prepare(masked, run.conditions)

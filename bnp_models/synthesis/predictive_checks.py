@@ -17,22 +17,24 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.cells import joint_codes
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import Document
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.margins import joint_codes
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
-from bnp_models.inference.completing import complete_sample
-from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.run import Run, is_of_households, spaced_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows, label_type
 from bnp_models.models.model import Completes
 from bnp_models.models.options import typed_key
 from bnp_models.synthesis.households import complete_households
+from bnp_models.synthesis.partial import complete_sample
 from bnp_models.synthesis.synthesize import simulate_samples
 from bnp_models.zeros.boxes import Boxes
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 MAX_Z = 2.5
 """Difference from the model's expectation, in standard deviations, above which a warning is given.
@@ -265,7 +267,7 @@ def predictive_checks(
         expected = tables[1].mean(axis=0)
         pairs[pair] = check(*(_distance(part, expected) for part in tables))
     boxes, levels = {}, {}
-    if not households and run.conditions is not None:
+    if isinstance(run.conditions, StructuralZeros):
         first = first_rows(num_levels)
         feasible = run.conditions.feasible
         levels = _levels_of_boxes(feasible, table.schema)
@@ -307,9 +309,9 @@ def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
 
 def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
     """Cells of the sample as completed by each draw."""
-    if isinstance(run.table, Households):
+    if is_of_households(run):
         return [made.persons.tabulated for made in complete_households(run, number)]
-    if isinstance(run.model, Completes):
+    if isinstance(run.model, Completes) and isinstance(run.table, Microdata):
         data = run.model.prepare(run.table, run.conditions)
         completed = (
             complete_sample(run.model, jax.random.fold_in(key, number + m), draw, data)

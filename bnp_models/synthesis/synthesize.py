@@ -13,9 +13,8 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
-from bnp_models.inference.completing import complete_sample
-from bnp_models.inference.memory import check_kept
-from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.compilation import check_kept
+from bnp_models.inference.run import RecordsRun, Run, is_of_households, is_of_records, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
@@ -29,7 +28,7 @@ from bnp_models.synthesis.households import (
     simulate_households,
     synthesize_households,
 )
-from bnp_models.synthesis.partial import check_keep, draw_others
+from bnp_models.synthesis.partial import check_keep, complete_sample, draw_others
 
 # Largest number of records that are simulated at once, and of entries of arrays (boxes, records).
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
@@ -122,10 +121,11 @@ def synthesize(
     check_method(method, run.table)
     observed = cell_shares(run.table)
     run = population_law(run)
-    if isinstance(run.table, Households):
+    if is_of_households(run):
         if given:
             raise ValueError("given: households are not drawn given values of their persons")
         return synthesize_households(run, num_datasets, num_rows, key)
+    assert is_of_records(run)
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
     wanted = values_by_variable(given)
@@ -178,7 +178,7 @@ def check_files(table: Table, num_datasets: int, num_rows: int) -> None:
 
 
 def _balanced(
-    run: Run,
+    run: RecordsRun,
     num_datasets: int,
     num_rows: int,
     key: jax.Array,
@@ -225,8 +225,9 @@ def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[Continge
         Cells of a simulated sample with the same number of records, or with households of the same
         sizes.
     """
-    if isinstance(run.table, Households):
+    if is_of_households(run):
         return (made.persons.tabulated for made in simulate_households(run, number, key))
+    assert is_of_records(run)
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
     simulated = _simulate_records(run, number, run.table.n, key, run.feasible_sets)
@@ -238,7 +239,7 @@ def num_records(made: pd.DataFrame | ContingencyTable) -> int:
     return made.n if isinstance(made, ContingencyTable) else len(made)
 
 
-def _tabulated(run: Run, batches: Iterable[np.ndarray]) -> ContingencyTable:
+def _tabulated(run: RecordsRun, batches: Iterable[np.ndarray]) -> ContingencyTable:
     """Contingency table of records that come in batches."""
     tabulator, schema = Tabulator(), run.table.schema
     for codes in batches:
@@ -247,7 +248,7 @@ def _tabulated(run: Run, batches: Iterable[np.ndarray]) -> ContingencyTable:
 
 
 def _simulate_records(
-    run: Run, number: int, num_rows: int, key: jax.Array, feasible: np.ndarray | None
+    run: RecordsRun, number: int, num_rows: int, key: jax.Array, feasible: np.ndarray | None
 ) -> Iterator[Iterator[np.ndarray]]:
     """Level codes (b, J) of `num_rows` records in batches, for each of some draws.
 
@@ -316,13 +317,14 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     require_unweighted(table, "imputation")
     if not table.has_missing:
         raise ValueError("no value is missing: there is nothing to impute")
-    if isinstance(table, Households) and model.takes_missing:
+    if is_of_households(run) and model.takes_missing:
         return impute_households(run, num_datasets)
     under = run.conditions is not None
     takes = model.missing_under_conditions if under else model.takes_missing
     if not isinstance(model, Completes) or not takes:
         zeros = " under structural zeros" * under
         raise ValueError(f"the {model.name} model does not draw missing values{zeros}")
+    assert not isinstance(table, Households)
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
     data = model.prepare(table, run.conditions)
     observed = table.codes >= 0

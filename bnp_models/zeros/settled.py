@@ -53,7 +53,6 @@ def find_settled(
     table: Records,
     label: str | None = None,
     named: Sequence[tuple[str, str]] = (),
-    automatic: bool = True,
 ) -> list[Settled]:
     """Find the variables whose empty values other variables settle.
 
@@ -67,8 +66,6 @@ def find_settled(
         Pairs, in either order, of a variable and another one whose empty values it is known to
         settle. Each of its levels for which all records are empty then settles the other variable,
         however few these records are.
-    automatic
-        Whether other pairs are searched for.
 
     Raises
     ------
@@ -115,7 +112,7 @@ def find_settled(
             if parents:
                 full, records = _full(parents[0], codes, empty, counts, schema)
                 one = Settled(j, parents.pop(0), full, records)
-            elif automatic:
+            else:
                 one = _most_settled(j, codes, empty, counts, schema, in_order)
             if one is None:
                 break

@@ -21,12 +21,7 @@ from bnp_models.data.display import Shown, counted, displayed, whole
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
-from bnp_models.data.schema import (
-    Label,
-    MicrodataError,
-    Schema,
-    content_digest,
-)
+from bnp_models.data.schema import Label, MicrodataError, Schema, content_digest
 from bnp_models.zeros import membership
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
 from bnp_models.zeros.coding import Coding, choose_absences, reduced_conditions

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from bnp_models.data.cells import joint_codes, rake_once
 from bnp_models.data.label_numbers import are_ordered, numbers_among, written
-from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.messages import listing, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable

@@ -29,10 +29,7 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_beta,
     log_gamma_ratio,
 )
-from bnp_models.kernels.numerics.hypergeometric import (
-    log_beta_expectation,
-    log_hyp2f1,
-)
+from bnp_models.kernels.numerics.hypergeometric import log_beta_expectation, log_hyp2f1
 
 # Terms for up to this many unsampled units are summed one by one.
 _FIRST = 128

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
-from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
+from bnp_models.kernels.latent_classes.truncation import log_stick_prior
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels

@@ -14,13 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from bnp_models.kernels.mixed_membership.truncation import DirichletDensity, Truncation
-from bnp_models.kernels.mixed_membership.urn_boxes import (
-    block_sums,
-    differentiable_probability,
-)
+from bnp_models.kernels.mixed_membership.tilts import DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.urn_boxes import block_sums, differentiable_probability
 from bnp_models.kernels.numerics.counting import sum_by_group
-from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.

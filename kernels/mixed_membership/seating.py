@@ -42,7 +42,7 @@ class Seats(NamedTuple):
     """Components among which whole records choose new ones."""
 
     slots: Int[Array, " S"]
-    """Components (`kernels.mixed_membership.dishes.choose_slots`)."""
+    """Components (`kernels.mixed_membership.tables.choose_slots`)."""
     theta: Float[Array, "R S"]
     """Their level probabilities, with each row multiplied by its own factor."""
     g0: Float[Array, " S"]

@@ -5,24 +5,65 @@ zeros), the change theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, does not 
 distribution on the feasible region. The weight of the component is rescaled by its feasible mass,
 so that the acceptance depends mostly on the prior. A chain can make in one step a change that would
 otherwise take thousands of sweeps.
+
+`Atoms`, `DirichletDensity` and `Truncation` are the quantities that all moves under structural
+zeros use. Given the labels and tables of the sample, the posterior density of the level
+probabilities and of the weights is a product of Dirichlet densities times P(F)^-n.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
+    UrnBoxes,
     block_products,
     block_sums,
     partition_totals,
     probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
-from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.numerics.platforms import in_double
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
+
+
+class Atoms(NamedTuple):
+    """Atoms of G_0, and their contribution to the feasible region."""
+
+    theta: Float[Array, "R K"]
+    """Level probabilities."""
+    g0: Float[Array, " K"]
+    """Weights of the components."""
+    totals: Float[Array, " Q"]
+    """`partition_totals` of the feasible boxes under them."""
+
+
+class DirichletDensity(NamedTuple):
+    """Density of the atoms given the sample's labels and tables, without the truncation."""
+
+    counts: Int[Array, "R K"]
+    """Items of the sample by row and component."""
+    levels: Levels
+    """The levels under their prior."""
+    tables: Float[Array, " K"] | Int[Array, " K"]
+    """Dirichlet parameters of the weights: tables of each component plus those of the prior."""
+    others: Float[Array, ""]
+    """Parameter of the weight of all slots without a table: alpha_0 for a Dirichlet process."""
+
+
+class Truncation(NamedTuple):
+    """The factor P(F)^-n of the likelihood of a sample without infeasible records."""
+
+    num_records: Int[Array, ""]
+    """n."""
+    weights: Float[Array, " Q"]
+    """From `kernels.mixed_membership.urn_boxes.weights_by_size`."""
+    feasible: UrnBoxes
+    """The feasible boxes."""
+
 
 # Standard deviations of the proposed tilts of the log odds; one of them is chosen at random.
 _SCALES = (0.25, 1.0, 4.0)

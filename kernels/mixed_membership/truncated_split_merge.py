@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.tilts import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     block_sums,
     log_growth,
@@ -20,7 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
 )
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
-from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.splits.levels import propose_side_levels, weigh_side_levels
 from bnp_models.kernels.splits.proposal import Proposal
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta

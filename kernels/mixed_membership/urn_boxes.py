@@ -30,8 +30,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.numerics.counting import sum_by_group
-from bnp_models.kernels.numerics.platforms import on_accelerator
-from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.numerics.platforms import in_double, on_accelerator
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_counts
 from bnp_models.kernels.variates.gamma import gamma_variate

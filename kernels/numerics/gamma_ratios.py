@@ -12,6 +12,11 @@ _STIRLING_FROM = 16.0
 # Log-gamma of smaller arguments is computed from that of an argument this much larger.
 _SHIFT = 8
 
+# Coefficients of the continued fraction of Stirling's error, and the error at one.
+_STIRLING = (1 / 12, 1 / 30, 53 / 210, 195 / 371, 22999 / 22737)
+
+_STIRLING_ONE = 0.08106146679532726
+
 
 def log_gamma_ratio(
     x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
@@ -100,3 +105,12 @@ def elementary_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     y = jnp.where(small, x + _SHIFT, x)
     series = (y - 0.5) * jnp.log(y) - y + 0.5 * math.log(2 * math.pi) + _stirling_rest(y)
     return series - jnp.where(small, jnp.log(product), 0)
+
+
+def stirling_error(k):
+    """log k! - (k + 1/2) log k + k - log(2 pi) / 2 for k >= 1, to 1e-7 and for k >= 5 to 1e-11."""
+    dtype = k.dtype.type
+    error = jnp.zeros_like(k)
+    for coefficient in reversed(_STIRLING):
+        error = dtype(coefficient) / (k + error)
+    return jnp.where(k == 1, dtype(_STIRLING_ONE), error)

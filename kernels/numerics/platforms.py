@@ -1,4 +1,7 @@
-"""Forms of a kernel for CPUs and for accelerators: the same distribution, but not the same bits.
+"""How programs are traced: for which platform, lanes of `jax.vmap`, sizes and precision.
+
+The form of a kernel for CPUs and that for accelerators draw from the same distribution, but not the
+same bits.
 
 A CPU is fast if its data fit into its caches and results of loops are stored. An accelerator is
 fast if there are few launches, each of which works on all data at once. The form is chosen when a
@@ -6,13 +9,16 @@ program is traced.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int, Shaped
+from jax.custom_batching import custom_vmap, sequential_vmap
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jaxtyping import Array, Bool, Int, Shaped
 
 T = TypeVar("T")
 
@@ -127,3 +133,94 @@ def sum_of_blocks(
 def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:
     """Apply a function to each draw (the leading axis), together on accelerators, else in turn."""
     return jax.vmap(function)(draws) if on_accelerator() else lax.map(function, draws)
+
+
+@custom_vmap
+def most_of_lanes(x: Int[Array, ""] | Bool[Array, ""]) -> Int[Array, ""] | Bool[Array, ""]:
+    """Largest value of `x` over all lanes of `jax.vmap`, returned to each; outside vmap, `x`.
+
+    A loop whose condition differs between lanes (batch elements) continues until the last lane is
+    done. In each iteration JAX selects, for every array of the loop, between lanes that continue
+    and lanes that have stopped, which costs as much as copying all arrays. If further iterations
+    change nothing for a lane that is done, a condition that is the same for all lanes avoids this
+    cost.
+    """
+    return x
+
+
+@most_of_lanes.def_vmap
+def _(size, batched, x):
+    return jnp.max(x, axis=0), False
+
+
+def in_turn(function):
+    """Wrap a function of arrays so that the lanes of `jax.vmap` call it one after the other.
+
+    Several lanes together are rounded differently from one alone. With this wrapper, a decision by
+    sums of floats does not depend on the number of lanes on a device. On accelerators the lanes run
+    together, because one after the other would need 25 times as many launches.
+    """
+
+    @wraps(function)
+    def call(*args):
+        if on_accelerator():
+            return function(*args)
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+
+        # The function is traced already: values from its closure have become arguments.
+        @sequential_vmap
+        def run(consts, leaves):
+            return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*leaves)
+
+        leaves = run(closed.consts, jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(shape), leaves)
+
+    return call
+
+
+def coarse_size(number: int, multiple: int = 1) -> int:
+    """Smallest of a few sizes that is at least `number`; there are eight sizes in each doubling.
+
+    Data of similar sizes are padded to the same size and then share compiled programs. The padding
+    is at most an eighth of the data, or less than `multiple`, which divides the size if it is a
+    power of two.
+    """
+    step = max(multiple, 2 ** max(0, max(number - 1, 1).bit_length() - 4))
+    return -(-max(number, 1) // step) * step
+
+
+try:
+    from jax import enable_x64
+except ImportError:
+    from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
+
+RECORDS = 2**15
+"""Number of records from which on their log density is computed in double precision."""
+
+
+def double_precision() -> AbstractContextManager:
+    """Context in which JAX computes in float64, also in programs that are traced in it.
+
+    It is for small sums within a program in single precision. A log density of n records has about
+    n nats, and a difference of a tenth of a nat can decide whether a proposal is accepted. Sums
+    over levels and components cost little compared with the work for each record.
+    """
+    return enable_x64(True)
+
+
+def in_double(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of trees of arrays in double precision; the result has their precision.
+
+    Values from the closure of the function do not change.
+    """
+    floats = [x.dtype for x in jax.tree.leaves(args) if jnp.issubdtype(x.dtype, jnp.floating)]
+    with double_precision():
+        result = function(*_with_floats(args, jnp.float64))
+        return _with_floats(result, jnp.result_type(*floats))
+
+
+def _with_floats(tree, dtype):
+    """Tree with its floats converted to this type."""
+    return jax.tree.map(
+        lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree
+    )

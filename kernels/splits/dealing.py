@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int
 
-from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, record_at
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, most_of_lanes, record_at
 from bnp_models.kernels.splits.anchors import Anchors
 from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
 

@@ -1,15 +1,124 @@
-"""Level probabilities of the sides of a split or a merge."""
+"""Proposals of level probabilities from current ones, for the sides of a split or a merge.
+
+Under truncation the data give no information on some directions of the level probabilities. A
+proposal that splits or merges components takes these directions from the current level
+probabilities and the others from the counts.
+"""
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Key
 
-from bnp_models.kernels.boxes.level_proposals import propose_levels
-from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock, concentrations, draw_scaled
+from bnp_models.kernels.boxes.region import Region, through_variables
+from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio, stirling_error
 from bnp_models.kernels.splits.proposal import Proposal
+from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys
+
+
+@jax.named_scope("propose_levels")
+def propose_levels(
+    key: Key[Array, ""] | None,
+    counts: Float[Array, "R K"],
+    launch: Float[Array, "R K"],
+    point: Float[Array, "R K"],
+    given: Bool[Array, ""] | bool,
+    levels: Levels,
+    region: Region,
+) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
+    """Draw log levels from a launch state, variable by variable, or use given ones; and weigh them.
+
+    Parameters
+    ----------
+    key
+        Used once; None if the levels are given.
+    counts
+        Items by row and component.
+    launch
+        Log levels from which the masses of the region are computed.
+    point, given
+        Log levels, and whether these are used instead of drawn ones.
+    levels
+        The levels under their prior, of shapes b.
+    region
+        The feasible boxes.
+
+    Returns
+    -------
+    log_level, mass, log_weight
+        Log levels, their feasible masses, and a log weight: log likelihood of the counts without
+        the masses, plus log prior, minus log density of the proposal.
+
+    Notes
+    -----
+    The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
+    `kernels.latent_classes.truncation.update_levels_truncated`, with y at its expectation.
+    """
+    variable, shape, nodes = levels.variable, levels.shape[:, None], levels.count(counts)
+    members = levels.at_nodes(sum_by_group(counts, variable, variable.size)[variable])
+    log_g = jnp.zeros_like(nodes) if key is None else loggamma(key, shape + nodes)
+    drawn, free = levels.of_weights(log_g), region.free[:, None]
+    log_level = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
+    of_total = _log_rising(levels.total[:, None], levels.totals(nodes), members)
+    of_node = _log_rising(shape, nodes, members) - of_total / levels.sizes[:, None]
+    log_weight = jnp.sum(levels.at_nodes(free) * of_node, axis=0)
+
+    def update(inputs, old, mass_of_level):
+        log_g, counts, point, exists, shape, prior_total, grouped = inputs
+        members = jnp.sum(counts, axis=0)
+        total = members + prior_total
+        present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
+        more = prior_total - jnp.minimum(1, prior_total / 2)
+        rate = mass_of_level / present + more / total
+        drawn, scale = draw_scaled(grouped, log_g, shape + counts, rate)
+        new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
+        log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
+        log_scale = log_scale - _log_rising(prior_total, members, members)
+        if grouped is not None:
+            log_scale = log_scale + grouped.log_weight(new, shape + counts, rate)
+            log_scale = log_scale - _log_rising_of_groups(grouped, shape, counts, members)
+        safe = jnp.where(exists, shape, 1)
+        of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(scale)
+        return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
+
+    num_levels = variable.size
+    inputs = (
+        region.take(log_g[:num_levels], -jnp.inf), region.take(counts, 0),
+        region.take(point, -jnp.inf), (region.rows < num_levels)[:, :, None],
+        region.take(shape[:num_levels], 0), concentrations(region, levels),
+        GroupedBlock.of_region(region, levels, log_g, nodes),
+    )  # fmt: skip
+    log_level, mass, collected = through_variables(log_level, region, update, inputs)
+    return log_level, mass, log_weight + jnp.sum(collected, axis=0)
+
+
+def _log_rising_of_groups(grouped, shape, counts, members):
+    """Terms of the groups' members minus the terms of the groups, which the prior includes."""
+    total = 0
+    for layer in grouped.layers:
+        within, counts = layer.totals(shape), layer.totals(counts)
+        within = jnp.where(within > 0, within, 1)
+        own = jnp.where(layer.prior > 0, layer.prior, within)
+        terms = _log_rising(within, counts, members) - _log_rising(own, counts, members)
+        total, shape = total + jnp.sum(terms, axis=0), layer.prior
+    return total
+
+
+def _log_rising(shape, counts, members):
+    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, without Stirling's large terms.
+
+    With n = N it is the term of a total; the same large terms are left out of the level terms.
+    """
+    n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
+    log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)
+    value = log_gamma_n + log_gamma_ratio(n, shape) - gammaln(shape)
+    return jnp.where(counts > 0, value, 0)
 
 
 class SideLevels(NamedTuple):

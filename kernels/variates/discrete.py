@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Int32, Key
 
-from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import on_accelerator
+from bnp_models.kernels.numerics.gamma_ratios import stirling_error
+from bnp_models.kernels.numerics.platforms import most_of_lanes, on_accelerator
 from bnp_models.kernels.variates.rng import uniform, word_pair, words
 
 MAX_COUNT = 2**30
@@ -31,9 +31,6 @@ _COMPACT_FROM = 2048
 # Number of steps of the inversion between two checks whether it is done.
 _UNROLL = 4
 
-# Coefficients of the continued fraction of Stirling's error, and the error at one.
-_STIRLING = (1 / 12, 1 / 30, 53 / 210, 195 / 371, 22999 / 22737)
-_STIRLING_ONE = 0.08106146679532726
 
 _LOG_2PI = 1.8378770664093453
 
@@ -295,15 +292,6 @@ def _propose(first, second, a, b):
     distance = jnp.minimum(distance, dtype(1e9))
     distance = jnp.where(first & 1, distance, -distance)
     return distance, a / (us * us) + b, uniform(second, dtype)
-
-
-def stirling_error(k):
-    """log k! - (k + 1/2) log k + k - log(2 pi) / 2 for k >= 1, to 1e-7 and for k >= 5 to 1e-11."""
-    dtype = k.dtype.type
-    error = jnp.zeros_like(k)
-    for coefficient in reversed(_STIRLING):
-        error = dtype(coefficient) / (k + error)
-    return jnp.where(k == 1, dtype(_STIRLING_ONE), error)
 
 
 def _deviance(k, mean, difference):

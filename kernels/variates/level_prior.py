@@ -21,8 +21,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import length_in_use
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
-from bnp_models.kernels.numerics.lanes import in_turn, most_of_lanes
-from bnp_models.kernels.numerics.platforms import blocks_of_columns, short_loop, sum_of_blocks
+from bnp_models.kernels.numerics.platforms import (
+    blocks_of_columns,
+    in_turn,
+    most_of_lanes,
+    short_loop,
+    sum_of_blocks,
+)
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta, loggamma
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, words

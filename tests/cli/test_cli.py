@@ -23,7 +23,7 @@ import bnp_models as bnp
 from bnp_models.cli import datasets, runs
 from bnp_models.cli import risk as cli_risk
 from bnp_models.cli.main import main
-from bnp_models.data.digests import file_digest
+from bnp_models.data.source import file_digest
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.risk.baselines import baselines

@@ -12,7 +12,7 @@ from pages import check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
-from bnp_models.data.digests import file_digest
+from bnp_models.data.source import file_digest
 from bnp_models.evaluation import evaluation
 from bnp_models.report.evaluation import render_evaluation_report
 

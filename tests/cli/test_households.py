@@ -9,7 +9,7 @@ from commands import one_line
 
 import bnp_models as bnp
 from bnp_models.cli import options
-from bnp_models.cli.data_files import data_files
+from bnp_models.cli.dispatch import data_files
 from bnp_models.cli.main import main
 from bnp_models.cli.options import parse
 from bnp_models.cli.parser import make_parser

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from commands import one_line
 
-from bnp_models.cli.data_files import data_files
+from bnp_models.cli.dispatch import data_files
 from bnp_models.cli.main import main
 from bnp_models.cli.options import parse, read
 from bnp_models.cli.parser import make_parser

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from commands import one_line
 
-from bnp_models.cli import lock
-from bnp_models.cli.lock import NAME, FolderInUse, locked
+from bnp_models.cli import folder
+from bnp_models.cli.folder import LOCK, FolderInUse, locked
 from bnp_models.cli.main import main
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from bnp_models.cli.lock import locked
+from bnp_models.cli.folder import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -48,9 +48,9 @@ def test_a_folder_in_use_is_refused(holder, tmp_path, capsys):
     # A killed process holds nothing, whatever file it leaves.
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    assert (tmp_path / NAME).exists()
+    assert (tmp_path / LOCK).exists()
     assert main([*words, str(tmp_path)]) == 0
-    assert not (tmp_path / NAME).exists() and (tmp_path / "evaluation.json").exists()
+    assert not (tmp_path / LOCK).exists() and (tmp_path / "evaluation.json").exists()
 
 
 def test_a_lock_is_let_go(tmp_path):
@@ -63,18 +63,18 @@ def test_a_lock_is_let_go(tmp_path):
 
 
 def test_a_lock_that_was_removed_in_between_is_taken_anew(tmp_path, monkeypatch):
-    right, calls = lock.fcntl.flock, []
+    right, calls = folder.fcntl.flock, []
 
     def flock(descriptor, how):
         if not calls:
             # Its holder ends now.
-            (tmp_path / NAME).unlink()
+            (tmp_path / LOCK).unlink()
         calls.append(descriptor)
         right(descriptor, how)
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(folder.fcntl, "flock", flock)
     with locked(tmp_path):
-        assert len(calls) == 2 and (tmp_path / NAME).exists()
+        assert len(calls) == 2 and (tmp_path / LOCK).exists()
         with pytest.raises(FolderInUse), locked(tmp_path):
             pass
 
@@ -83,9 +83,9 @@ def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch):
     def flock(descriptor, how):
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(folder.fcntl, "flock", flock)
     with locked(tmp_path), locked(tmp_path):
-        assert not (tmp_path / NAME).exists()
+        assert not (tmp_path / LOCK).exists()
 
 
 def test_a_lock_that_cannot_be_written_or_removed(tmp_path, monkeypatch):
@@ -97,7 +97,7 @@ def test_a_lock_that_cannot_be_written_or_removed(tmp_path, monkeypatch):
             patch.setattr(os, name, fail)
         with locked(tmp_path), pytest.raises(FolderInUse), locked(tmp_path):
             pass
-        assert (tmp_path / NAME).exists()
+        assert (tmp_path / LOCK).exists()
         # The file alone holds nothing.
         with locked(tmp_path):
             pass

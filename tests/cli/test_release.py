@@ -255,7 +255,7 @@ def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
         ("protect", ["--max-tau1", "1", "--recode", "merge:age=x+y"], ["--recode", "age"]),
         ("protect", ["--max-tau1", "1", "--importance", "income=2"], ["--importance", "income"]),
         ("protect", ["--max-tau1", "1", "--importance", "age"], ["such as income=2"]),
-        ("protect", ["--max-risk", "1.5"], ["number from 0 to 1"]),
+        ("protect", ["--max-risk", "1.5"], ["1.5 is out of range; it must be from 0 to 1"]),
         ("protect", ["--max-tau1", "1", "--link", "person=income"], ["--link", "key variable"]),
         ("protect", ["--max-tau1", "1", "--link", "income=age"], ["column 'income'", "unknown"]),
         ("protect", ["--max-tau1", "1", "--carry", "income"], ["column 'income'", "unknown"]),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bnp_models as bnp
-from bnp_models.evaluation.attack.record_targets import RecordTargets
+from bnp_models.evaluation.attack.targets import RecordTargets
 
 SCHEMA = bnp.Schema(tuple("abcdef"), (tuple(range(10)),) * 6)
 

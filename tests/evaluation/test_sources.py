@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bnp_models.data.digests import file_digest
+from bnp_models.data.source import file_digest
 from bnp_models.evaluation.sources import find_sources
 
 WARNING = "not converged: R-hat is 1.4"

@@ -6,7 +6,7 @@ from commands import one_line
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
-from bnp_models.inference import driver, memory
+from bnp_models.inference import compilation, driver
 
 
 def test_a_run_that_does_not_fit_is_refused(sample_frame, tmp_path, capsys, monkeypatch):
@@ -15,7 +15,7 @@ def test_a_run_that_does_not_fit_is_refused(sample_frame, tmp_path, capsys, monk
     words = ["risk", str(tmp_path / "sample.csv"), "--variables", "age,sex,race", "--chains", "2",
              "--warmup", "30", "--draws", "20", "--model", "nplcm", "--components", "4",
              "--population-size", "300", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(compilation, "free_bytes", lambda device: 1000)
     assert main(words) == 2
     said = one_line(capsys)
     assert "the chains need about 0 GiB of memory" in said and "fewer chains (--chains)" in said
@@ -29,9 +29,9 @@ def test_free_memory_is_that_of_the_device():
         def __init__(self, **stats):
             self.memory_stats = lambda: stats
 
-    assert memory.free_bytes(Card(bytes_limit=80, bytes_in_use=30)) == 50
-    assert memory.free_bytes(Card()) is None
-    assert 2**20 < memory.free_bytes(jax.devices("cpu")[0]) < 2**50
+    assert compilation.free_bytes(Card(bytes_limit=80, bytes_in_use=30)) == 50
+    assert compilation.free_bytes(Card()) is None
+    assert 2**20 < compilation.free_bytes(jax.devices("cpu")[0]) < 2**50
 
 
 def test_what_is_needed_is_what_the_program_says():
@@ -40,15 +40,15 @@ def test_what_is_needed_is_what_the_program_says():
 
     compiled = jax.jit(outer).lower(jax.numpy.ones(1000)).compile()
     device = jax.devices("cpu")[0]
-    memory.check_memory(compiled, device)
+    compilation.check_memory(compiled, device)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "free_bytes", lambda device: 6 * 10**6)
-        memory.check_memory(compiled, device)
+        patch.setattr(compilation, "free_bytes", lambda device: 6 * 10**6)
+        compilation.check_memory(compiled, device)
         with pytest.raises(bnp.inference.NotEnoughMemory, match="need about"):
-            memory.check_memory(compiled, device, 2)
+            compilation.check_memory(compiled, device, 2)
         # Where nothing is known, it runs.
-        patch.setattr(memory, "free_bytes", lambda device: None)
-        memory.check_memory(compiled, device, 2)
+        patch.setattr(compilation, "free_bytes", lambda device: None)
+        compilation.check_memory(compiled, device, 2)
 
 
 def test_draws_that_do_not_fit_are_refused_before_the_first_sweep(sample_frame, monkeypatch):
@@ -59,11 +59,11 @@ def test_draws_that_do_not_fit_are_refused_before_the_first_sweep(sample_frame, 
         )  # fmt: skip
 
     # Of 2 chains 4 floats a draw, there twice.
-    monkeypatch.setattr(memory, "host_bytes", lambda: 2 * 2 * 4 * 4 * 10)
+    monkeypatch.setattr(compilation, "host_bytes", lambda: 2 * 2 * 4 * 4 * 10)
     # Where the chains fit, or nothing is known, they run.
     monkeypatch.setattr(driver, "LARGE", 1)
     for free in (2**40, None):
-        monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr(compilation, "free_bytes", lambda device, free=free: free)
         assert run(10).draws["log_pi"].shape == (2, 10, 4)
     with pytest.raises(
         bnp.inference.NotEnoughMemory, match="the draws need about 0 GiB of .*--draws"
@@ -77,7 +77,7 @@ def test_files_that_do_not_fit_are_refused_before_the_chains(
     sample_frame.to_csv(tmp_path / "sample.csv", index=False)
     words = ["synthesize", str(tmp_path / "sample.csv"), "--datasets", "3", "--rows", "20000000",
              "--draws", "20", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
-    monkeypatch.setattr(memory, "host_bytes", lambda: 2**30)
+    monkeypatch.setattr(compilation, "host_bytes", lambda: 2**30)
     # Labels of four columns, eight bytes each or more.
     assert main(words) == 2
     said = one_line(capsys)

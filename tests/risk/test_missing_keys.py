@@ -11,11 +11,11 @@ from scipy.stats import binom
 
 import bnp_models as bnp
 from bnp_models.data.schema import MicrodataError
-from bnp_models.inference.settings import Settings
+from bnp_models.inference.run import Settings
 from bnp_models.risk import missing_keys
 from bnp_models.risk.evaluator import cell_probabilities, record_risks
 from bnp_models.risk.missing_keys import matching_records
-from bnp_models.risk.population import _Sums
+from bnp_models.risk.sums import RiskSums
 
 SCHEMA = bnp.Schema(("age", "sex", "town"), (("young", "middle", "old"), (0, 1), tuple("abcd")))
 NUM_LEVELS = SCHEMA.num_levels
@@ -190,7 +190,7 @@ def test_a_sample_that_is_not_completed_is_seen(exact, monkeypatch):
     """The planted errors: every record is taken for alone, or values are not drawn by their law."""
     run, of_all = exact
     with monkeypatch.context() as patch:
-        patch.setattr(_Sums, "_alone", lambda self, codes: np.ones((len(codes), 7), bool))
+        patch.setattr(RiskSums, "_alone", lambda self, codes: np.ones((len(codes), 7), bool))
         risk = bnp.population_risk(run, N, ties="off", thin=1)
         assert np.abs(scores(risk, of_all, len(FEW))).max() > Z_LIMIT
     draw = missing_keys.Completions.codes

@@ -11,7 +11,7 @@ from scipy import stats
 import bnp_models as bnp
 from bnp_models.risk.evaluator import record_risks
 from bnp_models.risk.reciprocals import expected_reciprocal
-from bnp_models.risk.shared_cells import shared_risks
+from bnp_models.risk.sums import shared_risks
 from bnp_models.risk.ties import Tied
 
 

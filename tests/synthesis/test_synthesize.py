@@ -10,8 +10,7 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
-from bnp_models.inference import completing
-from bnp_models.synthesis import synthesize
+from bnp_models.synthesis import partial, synthesize
 
 
 def breaks_a_condition(frame, conditions_frame):
@@ -112,7 +111,7 @@ def test_an_impossible_record_is_never_let_out(latent, monkeypatch):
     monkeypatch.setattr(synthesize, "_simulate", lambda *_, **__: codes)
     with pytest.raises(RuntimeError, match="150 of 150 records made are impossible"):
         bnp.synthesize(latent.run)
-    monkeypatch.setattr(completing, "_complete", lambda *_: codes)
+    monkeypatch.setattr(partial, "_complete", lambda *_: codes)
     with pytest.raises(RuntimeError, match="an observed value was changed"):
         bnp.impute(latent.run)
 

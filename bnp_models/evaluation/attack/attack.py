@@ -48,7 +48,6 @@ from bnp_models.evaluation.attack.bootstrap import (
     split_draws,
     weigh_candidates,
 )
-from bnp_models.evaluation.attack.files import coded_like, with_file
 from bnp_models.evaluation.attack.household_targets import HouseholdTargets
 from bnp_models.evaluation.attack.posterior import (
     Posterior,
@@ -57,14 +56,13 @@ from bnp_models.evaluation.attack.posterior import (
     choose_draws,
     model_of,
 )
-from bnp_models.evaluation.attack.record_targets import RecordTargets
 from bnp_models.evaluation.attack.result import FDR, TOP, AttackRisk
-from bnp_models.evaluation.attack.targets import Targets
-from bnp_models.inference.memory import check_kept
+from bnp_models.evaluation.attack.targets import RecordTargets, Targets
+from bnp_models.inference.compilation import check_kept
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.model import Model
+from bnp_models.models.model import Model, Table
 from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
@@ -418,3 +416,51 @@ def _parts(which, size):
     for start in range(0, len(which), size):
         padding = np.minimum(start + np.arange(size), len(which) - 1)
         yield which[start : start + size], which[padding]
+
+
+def coded_like(frame: Tabular, table: Table, number: int) -> Table:
+    """Code a synthetic file as the sample is.
+
+    Parameters
+    ----------
+    frame
+        The file.
+    table
+        The sample.
+    number
+        0-based number of the file, for messages.
+
+    Raises
+    ------
+    MicrodataError
+        If variables or levels differ, a value is missing, or households have sizes that the
+        sample's have not.
+    """
+    try:
+        made = code_like(frame, table)
+        if made.schema != table.schema:
+            raise MicrodataError("has other variables or levels than the sample")
+        if isinstance(made, Households):
+            assert isinstance(table, Households)
+            if not np.isin(made.sizes, table.sizes).all():
+                raise MicrodataError(
+                    "has households of sizes that the sample has not, so it was not made from it"
+                )
+        made.require_complete("the attack")
+    except MicrodataError as error:
+        raise error.in_file(f"synthetic file {number + 1}") from None
+    return made
+
+
+def with_file(table: Table, file: Table) -> Microdata | Households:
+    """Add a synthetic file to the sample: a table of the same type."""
+    if isinstance(table, Households):
+        assert isinstance(file, Households)
+        return Households(
+            table.schema,
+            np.concatenate([table.household_codes, file.household_codes]),
+            np.concatenate([table.sizes, file.sizes]),
+            np.concatenate([table.member_codes, file.member_codes]),
+        )
+    assert isinstance(table, Microdata) and isinstance(file, Microdata)
+    return Microdata(table.schema, np.concatenate([table.codes, file.codes]))

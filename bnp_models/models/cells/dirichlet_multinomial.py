@@ -28,7 +28,7 @@ from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.transfers import transfer_units
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.full_bayes import PRIORS
 from bnp_models.models.cells.polettini_stander import LARGEST_PHAT

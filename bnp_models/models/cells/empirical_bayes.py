@@ -12,7 +12,7 @@ from jax.scipy.special import logit
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, displayed
 from bnp_models.data.weights import WeightedCells
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.cells.polettini_stander import (
     NoMaximumError,
     PolettiniStander,

@@ -28,7 +28,7 @@ from bnp_models.data.display import options_as_html
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 
 # The paper's values, elicited for a sample of the Italian census of 1991.
 DEFAULTS = {

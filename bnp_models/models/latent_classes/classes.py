@@ -10,10 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import masses_of_sets, region_mass
 from bnp_models.kernels.latent_classes.order import reorder_classes, swap_classes
-from bnp_models.kernels.latent_classes.split_merge import (
-    ClassParameters,
-    split_or_merge_classes,
-)
+from bnp_models.kernels.latent_classes.split_merge import ClassParameters, split_or_merge_classes
 from bnp_models.kernels.numerics.counting import order_free_sum, variables_by_size
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.splits.anchors import Counts

@@ -12,8 +12,12 @@ from bnp_models.kernels.boxes.level_parts import (
     split_over_parts,
 )
 from bnp_models.kernels.boxes.region import box_masses, outside_mass, region_mass
-from bnp_models.kernels.latent_classes.observed_weights import draw_observed_weights, stick_tilt
-from bnp_models.kernels.latent_classes.truncated_levels import Tilt, update_levels_truncated
+from bnp_models.kernels.latent_classes.truncation import (
+    Tilt,
+    draw_observed_weights,
+    stick_tilt,
+    update_levels_truncated,
+)
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.level_prior import update_level_prior_given_levels

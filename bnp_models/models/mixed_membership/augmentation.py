@@ -13,18 +13,14 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import split_over_parts
-from bnp_models.kernels.mixed_membership.urn_boxes import (
-    block_products,
-    count_sets,
-    draw_blocks,
-)
+from bnp_models.kernels.mixed_membership.urn_boxes import block_products, count_sets, draw_blocks
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
     first_rows,
     opens_table,
 )
-from bnp_models.kernels.numerics.lanes import in_turn, most_of_lanes
+from bnp_models.kernels.numerics.platforms import in_turn, most_of_lanes
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.feasible import feasible_probability, of_urn, urn_weights
 from bnp_models.models.mixed_membership.new_records import (

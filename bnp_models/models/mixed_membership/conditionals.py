@@ -17,8 +17,7 @@ from bnp_models.kernels.mixed_membership.concentration import (
     truncated_shared_concentration,
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import blocks_of_columns, map_in_use
+from bnp_models.kernels.numerics.platforms import blocks_of_columns, map_in_use, most_of_lanes
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys

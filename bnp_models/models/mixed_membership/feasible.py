@@ -19,9 +19,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
     weights_by_size,
 )
-from bnp_models.kernels.numerics.lanes import in_turn
-from bnp_models.kernels.numerics.platforms import map_draws
-from bnp_models.kernels.numerics.precision import RECORDS, in_double
+from bnp_models.kernels.numerics.platforms import RECORDS, in_double, in_turn, map_draws
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys

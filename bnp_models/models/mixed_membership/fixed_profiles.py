@@ -20,18 +20,10 @@ from bnp_models.kernels.numerics.counting import count_components, count_rows_by
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import (
-    draw_alpha,
-    draw_level_shape,
-)
+from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_level_shape
 from bnp_models.models.mixed_membership.feasible import weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.models.mixed_membership.state import (
-    HDPData,
-    HDPInfo,
-    HDPState,
-    sweep_info,
-)
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.sweep import sweep_with
 from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import documented, option

@@ -12,28 +12,44 @@ the *less* do records differ from G_0. The functions are pure: `jax.jit` can com
 """
 
 import dataclasses
+from functools import partial
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
-from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
+from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
+from bnp_models.kernels.numerics.counting import (
+    count_components,
+    count_rows_by_component,
+    label_type,
+    length_in_use,
+    order_free_sum,
+)
 from bnp_models.kernels.variates.categorical import cumulative_sum
+from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.level_prior import draw_shape, under_prior
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_alpha, draw_g0
-from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
+from bnp_models.models.mixed_membership.conditionals import (
+    NEGLIGIBLE,
+    draw_alpha,
+    draw_g0,
+    draw_level_shape,
+    draw_theta_in_use,
+)
+from bnp_models.models.mixed_membership.feasible import feasible_totals, many_records, weight_draws
+from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS, MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
-from bnp_models.models.mixed_membership.state import (
-    HDPData,
-    HDPInfo,
-    HDPState,
-)
-from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
+from bnp_models.models.mixed_membership.sweep import components_first, draw_split_merge, sweep_with
 from bnp_models.models.model import Growing
 from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -196,3 +212,96 @@ def _active_slots(state: HDPState, data: HDPData) -> Bool[Array, " K"]:
     """Components with an item of the sample."""
     weight = jnp.broadcast_to(data.weight, state.z.shape)
     return count_components(state.z, weight, state.g0.size) > 0
+
+
+def draw_prior(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    capacity: int,
+    levels: Levels | None = None,
+) -> tuple[HDPState, Int[Array, "J n"]]:
+    """Draw parameters, labels and a sample from the joint prior.
+
+    Parameters
+    ----------
+    num_records
+        Records n, without padding.
+    num_levels
+        Levels of each variable, static.
+    capacity
+        Number K of slots for components; the mass beyond the last slot is added to it.
+    levels
+        The levels, if some are in groups.
+
+    Returns
+    -------
+    state, codes
+        The state from which the sample was drawn, and the sample's 0-based level codes (J, n).
+    """
+    dtype = jnp.result_type(float)
+    key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
+    alpha0 = fixed_or(
+        model.alpha0, gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
+    )
+    rate = jnp.asarray(model.b, dtype)
+    if model.concentration == "hierarchical":
+        rate = gamma_variate(key_rate, jnp.asarray(model.a1, dtype), model.b1)
+    shape = () if model.shared else (num_records,)
+    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate))
+    no_slot = jnp.zeros(capacity, bool)
+    log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
+    if levels is None:
+        levels = under_prior(model, Levels.of_variables(num_levels))
+    level_shape = draw_shape(model, key_shape, levels)
+    no_item = jnp.zeros((levels.variable.size, capacity), jnp.int32)
+    theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
+    g0 = jnp.exp(log_g0)
+    z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
+    codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))
+    return HDPState(z, g0, theta, level_shape, alpha, rate, alpha0), codes
+
+
+def update_parameters(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> tuple[HDPState, HDPInfo]:
+    """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
+
+    The prior of the levels is drawn before theta. Components are in the first slots, followed by
+    the free sticks; quantities for slots are drawn only for these.
+
+    In the steps for alpha_0 and for splits and
+    merges, g_0 is integrated out. Therefore g_0 is drawn immediately after them; any other order
+    has a wrong stationary distribution.
+    """
+    key_alpha, key_alpha0, key_split, key_g0, key_theta, key_levels = Keys(key, 6)
+    num_rows, capacity = state.theta.shape
+    tables_of_component = count_components(state.z, opens * data.weight, capacity)
+    z, tables_of_component = components_first(state.z, tables_of_component)
+    num_tables = jnp.sum(tables_of_component)
+    alpha, rate = model.draw_alpha(key_alpha, state, data, opens, num_tables)
+    with jax.named_scope("draw_alpha0"):
+        alpha0 = model.draw_alpha0(key_alpha0, state.alpha0, tables_of_component)
+    counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
+    labelled = z, counts, tables_of_component
+    if model.split_merge_every:
+        due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
+        labelled = lax.cond(
+            due, partial(draw_split_merge, double=many_records(state)),
+            lambda _key, labelled, *_: labelled,
+            key_split, labelled, opens, data, alpha0, state.level_shape,
+        )  # fmt: skip
+    z, counts, tables_of_component = labelled
+    g0, left_over = model.draw_g0(key_g0, tables_of_component, alpha0, NEGLIGIBLE)
+    shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
+    theta = draw_theta_in_use(
+        key_theta, counts, data.levels.with_shape(shape), length_in_use(g0 > 0)
+    )
+    state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
+    return state, sweep_info(state, data, tables_of_component, counts, left_over)

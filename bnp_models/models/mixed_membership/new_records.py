@@ -13,7 +13,7 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
     log_cell_probability_draws,
     log_cell_probability_exact,
 )
-from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
 from bnp_models.kernels.variates.categorical import draw_rows, search_cumulative

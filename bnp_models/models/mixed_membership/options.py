@@ -1,7 +1,7 @@
 """Options of the mixed membership models, and methods that the two models implement differently."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -10,16 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
-from bnp_models.models.level_prior import (
-    LevelPriorOptions,
-    merge_rows,
-    record_concentrations,
-    trees_of,
-)
+from bnp_models.models.level_prior import LevelPriorOptions, merge_rows, trees_of
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
-from bnp_models.models.model import Completes, Fitted, PredictsCells
+from bnp_models.models.model import Completes, Fitted, PredictsCells, too_many_augmented
 from bnp_models.models.options import option
-from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -176,12 +170,6 @@ class MembershipOptions(
             return None
         return conditions.not_applicable.coding
 
-    def level_concentrations(
-        self, run: Fitted[Microdata, StructuralZeros]
-    ) -> dict[str, float] | None:
-        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self, run)
-
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
@@ -214,11 +202,11 @@ class MembershipOptions(
         self,
         key: Key[Array, ""],
         state: HDPState,
-        data: Any,
+        data: HDPData,
         opens: Bool[Array, "J n"],
         num_tables: Int[Array, ""],
         augmented: Any = None,
-        log_growth: Any = None,
+        log_growth: Callable | None = None,
     ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
         """Draw alpha and the rate b of its prior; this calls `conditionals.draw_alpha`.
 

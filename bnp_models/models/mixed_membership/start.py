@@ -1,7 +1,6 @@
-"""Arrays of a coded sample, initial states and draws from the joint prior of mixed membership."""
+"""Arrays of a coded sample, and initial states of mixed membership models."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,25 +9,22 @@ from jaxtyping import Array, Int, Key
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import WeightedMicrodata
-from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
     label_type,
     sum_by_group,
 )
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
-from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import draw_shape, trees_of, under_prior
+from bnp_models.models.level_prior import trees_of, under_prior
 from bnp_models.models.mixed_membership.feasible import (
     compile_zeros,
     feasible_totals,
     weighted_boxes,
 )
-from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.options import RECORD_MULTIPLE, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
 from bnp_models.models.options import fixed_or
@@ -166,54 +162,3 @@ def init_state(
         alpha0=fixed_or(model.alpha0, jnp.ones((), u.dtype)),
         totals=feasible_totals(g0, theta, data),
     )
-
-
-def draw_prior(
-    model: Any,
-    key: Key[Array, ""],
-    num_records: int,
-    num_levels: tuple[int, ...],
-    capacity: int,
-    levels: Levels | None = None,
-) -> tuple[HDPState, Int[Array, "J n"]]:
-    """Draw parameters, labels and a sample from the joint prior.
-
-    Parameters
-    ----------
-    model
-        A `bnp_models.HDPMixedMembership`.
-    num_records
-        Records n, without padding.
-    num_levels
-        Levels of each variable, static.
-    capacity
-        Number K of slots for components; the mass beyond the last slot is added to it.
-    levels
-        The levels, if some are in groups.
-
-    Returns
-    -------
-    state, codes
-        The state from which the sample was drawn, and the sample's 0-based level codes (J, n).
-    """
-    dtype = jnp.result_type(float)
-    key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
-    alpha0 = fixed_or(
-        model.alpha0, gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
-    )
-    rate = jnp.asarray(model.b, dtype)
-    if model.concentration == "hierarchical":
-        rate = gamma_variate(key_rate, jnp.asarray(model.a1, dtype), model.b1)
-    shape = () if model.shared else (num_records,)
-    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate))
-    no_slot = jnp.zeros(capacity, bool)
-    log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
-    if levels is None:
-        levels = under_prior(model, Levels.of_variables(num_levels))
-    level_shape = draw_shape(model, key_shape, levels)
-    no_item = jnp.zeros((levels.variable.size, capacity), jnp.int32)
-    theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
-    g0 = jnp.exp(log_g0)
-    z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
-    codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))
-    return HDPState(z, g0, theta, level_shape, alpha, rate, alpha0), codes

@@ -4,24 +4,17 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.mixed_membership.assignment import assign_items
 from bnp_models.kernels.mixed_membership.concentration import (
     GammaPrior,
     SummedOut,
     seatless_shared_concentration,
-)
-from bnp_models.kernels.mixed_membership.dishes import (
-    SomeCells,
-    choose_slots,
-    redraw_dishes,
-    redraw_whole_records,
 )
 from bnp_models.kernels.mixed_membership.seating import (
     Cells,
@@ -31,25 +24,24 @@ from bnp_models.kernels.mixed_membership.seating import (
     take_seats,
 )
 from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
-from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
-from bnp_models.kernels.numerics.counting import (
-    count_components,
-    count_rows_by_component,
-    length_in_use,
+from bnp_models.kernels.mixed_membership.tables import (
+    SomeCells,
+    assign_items,
+    choose_slots,
+    redraw_dishes,
+    redraw_whole_records,
+    seat_items,
+    table_indicators,
 )
+from bnp_models.kernels.numerics.counting import count_components
 from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.mixed_membership.conditionals import (
-    NEGLIGIBLE,
-    draw_level_shape,
-    draw_theta_in_use,
-    moves_alpha,
-)
-from bnp_models.models.mixed_membership.feasible import log_growth_given, many_records
+from bnp_models.models.mixed_membership.conditionals import moves_alpha
+from bnp_models.models.mixed_membership.feasible import log_growth_given
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
 # Number of slots among which dish moves and seating choose, in samples of up to `SMALL_SAMPLE`
@@ -225,50 +217,6 @@ def update_dishes(
         )
         z = put_turn(z, moved, turn, model.dish_stride)
     return dataclasses.replace(state, z=z)
-
-
-def update_parameters(
-    model: Any,
-    key: Key[Array, ""],
-    state: HDPState,
-    data: HDPData,
-    opens: Bool[Array, "J n"],
-    iteration: Int[Array, ""],
-) -> tuple[HDPState, HDPInfo]:
-    """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
-
-    The prior of the levels is drawn before theta. Components are in the first slots, followed by
-    the free sticks; quantities for slots are drawn only for these.
-
-    `model` is a `bnp_models.HDPMixedMembership`. In the steps for alpha_0 and for splits and
-    merges, g_0 is integrated out. Therefore g_0 is drawn immediately after them; any other order
-    has a wrong stationary distribution.
-    """
-    key_alpha, key_alpha0, key_split, key_g0, key_theta, key_levels = Keys(key, 6)
-    num_rows, capacity = state.theta.shape
-    tables_of_component = count_components(state.z, opens * data.weight, capacity)
-    z, tables_of_component = components_first(state.z, tables_of_component)
-    num_tables = jnp.sum(tables_of_component)
-    alpha, rate = model.draw_alpha(key_alpha, state, data, opens, num_tables)
-    with jax.named_scope("draw_alpha0"):
-        alpha0 = model.draw_alpha0(key_alpha0, state.alpha0, tables_of_component)
-    counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
-    labelled = z, counts, tables_of_component
-    if model.split_merge_every:
-        due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
-        labelled = lax.cond(
-            due, partial(draw_split_merge, double=many_records(state)),
-            lambda _key, labelled, *_: labelled,
-            key_split, labelled, opens, data, alpha0, state.level_shape,
-        )  # fmt: skip
-    z, counts, tables_of_component = labelled
-    g0, left_over = model.draw_g0(key_g0, tables_of_component, alpha0, NEGLIGIBLE)
-    shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta_in_use(
-        key_theta, counts, data.levels.with_shape(shape), length_in_use(g0 > 0)
-    )
-    state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
-    return state, sweep_info(state, data, tables_of_component, counts, left_over)
 
 
 def components_first(

@@ -5,8 +5,8 @@ and merges, tilts and Hamiltonian trajectories. Weights and level probabilities 
 augmented records of the impossible region.
 
 If sums of floats decide about a move, chains are computed one after the other (`in_turn` of
-`kernels.numerics.lanes`). Several chains together are rounded differently from one alone, and their
-draws would then depend on the devices.
+`kernels.numerics.platforms`). Several chains together are rounded differently from one alone, and
+their draws would then depend on the devices.
 """
 
 import dataclasses
@@ -23,30 +23,28 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     move_parameters,
 )
 from bnp_models.kernels.mixed_membership.tables import seat_items
-from bnp_models.kernels.mixed_membership.tilts import tilt_component
+from bnp_models.kernels.mixed_membership.tilts import (
+    Atoms,
+    DirichletDensity,
+    Truncation,
+    tilt_component,
+)
 from bnp_models.kernels.mixed_membership.truncated_split_merge import (
     slot_of_split,
     split_or_merge_truncated,
 )
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
     order_free_sum,
 )
-from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import in_turn
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.level_prior import learns_levels
-from bnp_models.models.mixed_membership.augmentation import (
-    Augmented,
-    draw_augmented,
-)
-from bnp_models.models.mixed_membership.conditionals import (
-    draw_level_shape,
-    moves_alpha,
-)
+from bnp_models.models.mixed_membership.augmentation import Augmented, draw_augmented
+from bnp_models.models.mixed_membership.conditionals import draw_level_shape, moves_alpha
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
     log_feasible,

@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, Key
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import learns_levels, mean_concentrations
-from bnp_models.models.model import Fitted, Levels
+from bnp_models.models.model import Fitted, Levels, last_class_used, too_many_augmented
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
@@ -42,7 +42,6 @@ from bnp_models.models.nested.sweep import (
     update_parameters,
 )
 from bnp_models.models.options import documented, fixed_or
-from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
 
 SIZE = "household size"

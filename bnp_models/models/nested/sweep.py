@@ -18,7 +18,12 @@ from bnp_models.kernels.nested.impossible import (
     add_other_heads,
     add_simulated,
 )
-from bnp_models.kernels.nested.judges import Judge, judge_by_predicate, judge_by_tables
+from bnp_models.kernels.nested.judges import (
+    Judge,
+    judge_by_predicate,
+    judge_by_tables,
+    log_possible,
+)
 from bnp_models.kernels.nested.members import (
     draw_member_classes,
     log_member_probability,
@@ -28,13 +33,8 @@ from bnp_models.kernels.nested.members import (
     sum_by_household,
 )
 from bnp_models.kernels.nested.parameters import tables_of
-from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.nested.simulation import DrawnVariables
-from bnp_models.kernels.numerics.counting import (
-    count_rows_by_component,
-    first_rows,
-    order_free_sum,
-)
+from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior

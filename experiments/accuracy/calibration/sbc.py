@@ -33,7 +33,8 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.levels import bands_of_levels
 from bnp_models.models.latent_classes import nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
-from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
+from bnp_models.models.latent_classes.nplcm import prepare_records as prepare_latent_classes
+from bnp_models.models.mixed_membership import hdp
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
@@ -123,9 +124,7 @@ class MixedMembership:
     @classmethod
     def draw_population(cls, truth, key):
         levels = cls.template(truth).levels
-        return mixed_membership_start.draw_prior(
-            truth, key, POPULATION, NUM_LEVELS, CAPACITY, levels
-        )
+        return hdp.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY, levels)
 
     @classmethod
     def as_data(cls, model, codes):
@@ -163,9 +162,7 @@ class TruncatedMixedMembership(MixedMembership):
         data = cls.template(truth)
 
         def draw(key):
-            state, _ = mixed_membership_start.draw_prior(
-                truth, key, 1, NUM_LEVELS, CAPACITY, data.levels
-            )
+            state, _ = hdp.draw_prior(truth, key, 1, NUM_LEVELS, CAPACITY, data.levels)
             totals = feasible_totals(state.g0, state.theta, data)
             state = dataclasses.replace(state, totals=totals)
             return state, log_feasible(truth, None, state, data)

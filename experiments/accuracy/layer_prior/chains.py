@@ -110,7 +110,7 @@ def sample(args):
     import bnp_models as bnp
     from bnp_models.data.cells import group_cells
     from bnp_models.kernels.mixed_membership.cell_probability import log_cell_probability_exact
-    from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+    from bnp_models.kernels.mixed_membership.tables import simulate_labels, simulate_levels
     from bnp_models.kernels.variates.levels import Layer, Levels
     from bnp_models.models.mixed_membership.state import HDPData
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.comparison.held_out import held_out_log_probability
+from bnp_models.comparison.comparison import held_out_log_probability
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "known_truth"))

@@ -21,7 +21,7 @@ from numpyro.infer.util import potential_energy
 from scipy.stats import chisquare
 
 from bnp_models import PolettiniStander
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.cells.full_bayes import FRACTION_SD, PRIORS, hierarchy
 from bnp_models.models.cells.polettini_stander import likelihood_data
 

@@ -41,7 +41,7 @@ from injected import (
 )
 
 import bnp_models as bnp
-from bnp_models.cli.lock import locked
+from bnp_models.cli.folder import locked
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parents[2] / "build" / "faults"

@@ -16,12 +16,10 @@ import numpy as np
 
 from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.cells import thinning
-from bnp_models.kernels.latent_classes import observed_weights, order, truncated_levels
+from bnp_models.kernels.latent_classes import order, truncation
 from bnp_models.kernels.mixed_membership import (
-    assignment,
     concentration,
     hamiltonian,
     split_merge,
@@ -29,12 +27,12 @@ from bnp_models.kernels.mixed_membership import (
     tilts,
     truncated_split_merge,
 )
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
-from bnp_models.kernels.nested import impossible, members, parameters, possible
+from bnp_models.kernels.mixed_membership.tilts import Atoms, DirichletDensity, Truncation
+from bnp_models.kernels.nested import impossible, judges, members, parameters
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, variable_of_rows
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
-from bnp_models.kernels.numerics.precision import RECORDS, in_double
-from bnp_models.kernels.splits.levels import weigh_side_levels
+from bnp_models.kernels.numerics.platforms import RECORDS, in_double
+from bnp_models.kernels.splits.levels import propose_levels, weigh_side_levels
 from bnp_models.kernels.variates import gamma, level_prior, levels, sticks
 from bnp_models.kernels.variates.rng import Keys, normal, words
 from bnp_models.models.mixed_membership import feasible, truncated_sweep
@@ -336,9 +334,9 @@ def _(n):
     near = x.mass * np.exp(x.rng.normal(size=CLASSES) / np.sqrt(total) / 2)
 
     def ratio(y, total, new, old):
-        return truncated_levels.log_mass_weight(
-            new, y, total, 0.5
-        ) - truncated_levels.log_mass_weight(old, y, total, 0.5)
+        return truncation.log_mass_weight(new, y, total, 0.5) - truncation.log_mass_weight(
+            old, y, total, 0.5
+        )
 
     return ratio, (0.3 * total, 1.0 * total, near, x.mass)
 
@@ -349,10 +347,10 @@ def _(n):
 
     def draw(key, counts, log_pi, log_mass, alpha):
         number = jnp.sum(counts)
-        _, log_s = observed_weights.stick_tilt(
+        _, log_s = truncation.stick_tilt(
             jax.random.fold_in(key, 1), log_pi, log_mass, alpha, number
         )
-        return observed_weights.draw_observed_weights(key, counts, log_mass, log_s, alpha)
+        return truncation.draw_observed_weights(key, counts, log_mass, log_s, alpha)
 
     return with_keys(draw), (x.class_counts, x.log_pi, np.log(x.mass), 0.7)
 
@@ -372,7 +370,7 @@ def _(n):
 
     def draw(z, rows, g0, theta):
         alpha = jnp.full(rows.shape[1], 0.4, g0.dtype)
-        return assignment.assign_items(jax.random.key(0), z, rows, alpha, g0, theta)
+        return tables.assign_items(jax.random.key(0), z, rows, alpha, g0, theta)
 
     z = x.rng.choice(CLASSES, x.rows.shape, p=x.pi)
     return draw, (z, x.rows, x.pi, x.level)
@@ -725,7 +723,7 @@ def of_households(seed=0):
 @case("NDPMPM", "log probability of a possible household", "nats")
 def _(n):
     def log_p(*values):
-        return possible.log_possible(
+        return judges.log_possible(
             *values, small_households.rule_tables(True), small_households.HOUSEHOLD,
             small_households.MEMBER, jnp.asarray(small_households.IS_HEAD),
         )  # fmt: skip

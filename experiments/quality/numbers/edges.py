@@ -23,7 +23,7 @@ import pandas as pd
 
 import bnp_models as bnp
 from bnp_models.inference.compilation import use_compilation_cache
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.model import PredictsCells
 from bnp_models.risk.evaluator import cell_probabilities
 

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from conditionals import CASES, SIZES
 
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 
 TABLE = Path(__file__).parent / "precision.md"
 HEAD = ["| model | conditional | error |", "|---|---|---|"]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.kernels.mixed_membership.split_merge import _log_split_ratio
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.kernels.variates.levels import Levels
 
 NUM_LEVELS = (2, 3, 4, 3, 2, 6)

@@ -9,7 +9,7 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.evaluation.attack.posterior import choose_draws
-from bnp_models.inference import memory
+from bnp_models.inference import compilation
 from bnp_models.inference.run import spaced_positions
 
 SMALL = {"num_bootstrap": 200, "max_draws": 2000}
@@ -100,7 +100,7 @@ def test_sample_uniques_are_attacked(planted):
 
 def test_figures_that_do_not_fit_are_refused_before_the_attack(planted, monkeypatch):
     table, run, files = planted
-    monkeypatch.setattr(memory, "host_bytes", lambda: 100)
+    monkeypatch.setattr(compilation, "host_bytes", lambda: 100)
     with pytest.raises(
         bnp.inference.NotEnoughMemory, match="the figures of the attack need about 0 GiB"
     ):

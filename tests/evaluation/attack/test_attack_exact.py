@@ -18,7 +18,7 @@ from nested import (
 from scipy.special import logsumexp
 
 import bnp_models as bnp
-from bnp_models.evaluation.attack import attack, bootstrap, household_targets, record_targets
+from bnp_models.evaluation.attack import attack, bootstrap, household_targets, targets
 from bnp_models.evaluation.attack.household_probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import exactly, person
@@ -151,17 +151,17 @@ def test_every_candidate_refitted(atoms, estimator):
 
 
 def _upside_down(patch):
-    right = record_targets._log_ratios
-    patch.setattr(record_targets, "_log_ratios", lambda *args, **how: -right(*args, **how))
+    right = targets._log_ratios
+    patch.setattr(targets, "_log_ratios", lambda *args, **how: -right(*args, **how))
 
 
 def _no_truncation(patch):
-    right = record_targets._log_cells
+    right = targets._log_cells
 
     def log_cells(draws, cells, num_levels):
         return right(draws | {"log_feasible": 0 * draws["log_feasible"]}, cells, num_levels)
 
-    patch.setattr(record_targets, "_log_cells", log_cells)
+    patch.setattr(targets, "_log_cells", log_cells)
 
 
 def _one_file(patch):
@@ -174,8 +174,8 @@ def _one_file(patch):
 
 
 def _half_the_weight(patch):
-    right = record_targets._log_ratios
-    patch.setattr(record_targets, "_log_ratios", lambda *args, **how: right(*args, **how) / 2)
+    right = targets._log_ratios
+    patch.setattr(targets, "_log_ratios", lambda *args, **how: right(*args, **how) / 2)
 
 
 PLANTED = {

@@ -9,7 +9,7 @@ from harness import Z_LIMIT
 from latent import two_sample_z
 from truncated_classes import from_grid, log_density_of_sticks
 
-from bnp_models.kernels.latent_classes import observed_weights
+from bnp_models.kernels.latent_classes import truncation
 
 N = 20_000
 MASS = np.array([0.9, 0.05, 0.4])
@@ -20,8 +20,8 @@ MASS = np.array([0.9, 0.05, 0.4])
 def update_weights(key, log_pi, class_counts, alpha):
     key_tilt, key_weights = jax.random.split(key)
     log_mass = jnp.log(jnp.asarray(MASS[: log_pi.size], log_pi.dtype))
-    _, log_s = observed_weights.stick_tilt(key_tilt, log_pi, log_mass, alpha, jnp.sum(class_counts))
-    return observed_weights.draw_observed_weights(key_weights, class_counts, log_mass, log_s, alpha)
+    _, log_s = truncation.stick_tilt(key_tilt, log_pi, log_mass, alpha, jnp.sum(class_counts))
+    return truncation.draw_observed_weights(key_weights, class_counts, log_mass, log_s, alpha)
 
 
 def weights_z(seed, key, counts, alpha, exact_alpha):
@@ -70,7 +70,7 @@ def test_log_stick_prior(seed, alpha):
     rng = np.random.default_rng(seed)
     result, exact = [], []
     for x in rng.gamma(0.7, size=(20, 5)):
-        result.append(float(observed_weights.log_stick_prior(jnp.log(x), jnp.float32(alpha))))
+        result.append(float(truncation.log_stick_prior(jnp.log(x), jnp.float32(alpha))))
         total = x.sum()
         exact.append(
             log_density_of_sticks(x / total, alpha) - 4 * np.log(alpha) - 5 * np.log(total)
@@ -83,8 +83,8 @@ def test_second_calls_compile_nothing(key):
     log_pi, log_mass = jnp.log(jnp.array([0.5, 0.3, 0.2])), jnp.log(jnp.asarray(MASS))
 
     def update(key, log_pi, log_mass, counts, alpha):
-        tilt, log_s = observed_weights.stick_tilt(key, log_pi, log_mass, alpha, jnp.sum(counts))
-        return tilt, observed_weights.draw_observed_weights(key, counts, log_mass, log_s, alpha)
+        tilt, log_s = truncation.stick_tilt(key, log_pi, log_mass, alpha, jnp.sum(counts))
+        return tilt, truncation.draw_observed_weights(key, counts, log_mass, log_s, alpha)
 
     assert compiles_once(
         update, (one, log_pi, log_mass, jnp.arange(3), jnp.float32(1)),

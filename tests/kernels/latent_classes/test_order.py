@@ -10,7 +10,7 @@ from goodness import P_LIMIT, chi_square_p_value, compiles_once
 from truncated_classes import log_density_of_sticks
 
 from bnp_models.kernels.latent_classes import order as latent_classes_order
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 
 N = 20_000
 PI = np.array([0.15, 0.4, 0.05, 0.4 - 1e-3, 1e-3])

@@ -18,8 +18,8 @@ from truncated_classes import (
 )
 
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.latent_classes import truncated_levels
-from bnp_models.kernels.latent_classes.truncated_levels import Tilt
+from bnp_models.kernels.latent_classes import truncation
+from bnp_models.kernels.latent_classes.truncation import Tilt
 from bnp_models.kernels.variates.levels import Levels
 
 N = 20_000
@@ -36,7 +36,7 @@ PAIR = Region.of_boxes([np.array([[1, 0, 1, 1], [0, 1, 1, 0]], bool)], (2, 2))
 def update_pair(key, level, counts, size, tilt, shape):
     log_lambda = jnp.log(jnp.stack([1 - level, level], axis=1)).reshape(4, 1)
     levels = levels_of((2, 2), shape)
-    new, log_mass, accepted = truncated_levels.update_levels_truncated(
+    new, log_mass, accepted = truncation.update_levels_truncated(
         key, log_lambda, counts[:, None], size[None], levels, PAIR, tilt
     )
     return jnp.exp(new[1::2, 0]), log_mass[0], accepted
@@ -105,7 +105,7 @@ def test_second_calls_compile_nothing(key, seed):
     counts = jnp.ones((VARIABLE.size, 3), jnp.int32)
 
     def update(key, log_lambda, tilt, counts):
-        return truncated_levels.update_levels_truncated(
+        return truncation.update_levels_truncated(
             key, log_lambda, counts, counts[0], Levels.of_variables(NUM_LEVELS), region,
             Tilt(tilt, tilt),
         )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from goodness import P_LIMIT, chi_square_p_value, compiles_once
 
-from bnp_models.kernels.mixed_membership import assignment
+from bnp_models.kernels.mixed_membership import tables
 from bnp_models.kernels.variates import rng
 
 N = 60_000
@@ -18,7 +18,7 @@ THETA = np.array([[0.9, 0.4, 0.1], [0.1, 0.6, 0.9], [0.3, 0.5, 0.8], [0.7, 0.5, 
                   [0.05, 0.6, 0.5], [0.95, 0.4, 0.5]])  # fmt: skip
 ROWS, START = np.array([0, 3, 4]), np.array([0, 2, 1])
 
-assign_items = jax.jit(assignment.assign_items)
+assign_items = jax.jit(tables.assign_items)
 
 
 def conditionals(z, j, alpha=ALPHA, own=False):
@@ -94,10 +94,10 @@ def test_rare_events_have_their_frequency(monkeypatch, key, granularity, right):
     words = jnp.arange(2000, dtype=jnp.uint32) // granularity * granularity
     u = jnp.broadcast_to(rng.uniform(words), (2, 2000))
     u_base = jnp.full((2, 2000), 0.9)
-    monkeypatch.setattr(assignment, "uniform_pair", lambda key, shape, dtype: (u, u_base))
+    monkeypatch.setattr(tables, "uniform_pair", lambda key, shape, dtype: (u, u_base))
     theta = jnp.full((2, 2), 0.5)
     rows = jnp.broadcast_to(jnp.arange(2)[:, None], (2, 2000))
-    z = assignment.assign_items(
+    z = tables.assign_items(
         key, jnp.zeros((2, 2000), jnp.int32), rows, jnp.float32(1e-8), jnp.full(2, 0.5), theta
     )
     # The base draw takes the second component, the copy the first.
@@ -118,8 +118,8 @@ def test_under_vmap_and_compiled_once(key):
     z = jnp.broadcast_to(START[:, None], (3, 50)).astype(jnp.int32)
     rows = jnp.broadcast_to(ROWS[:, None], (3, 50)).astype(jnp.int32)
     others = (z, rows, jnp.full(50, ALPHA), jnp.float32(G0), jnp.float32(THETA))
-    batched = jax.jit(jax.vmap(lambda k: assignment.assign_items(k, *others)))(keys)
+    batched = jax.jit(jax.vmap(lambda k: tables.assign_items(k, *others)))(keys)
     for i in range(2):
         np.testing.assert_array_equal(batched[i], assign_items(keys[i], *others))
     changed = (2 - z, rows ^ 1, 2 * others[2], others[3][::-1], others[4])
-    assert compiles_once(assignment.assign_items, (keys[0], *others), (keys[1], *changed))
+    assert compiles_once(tables.assign_items, (keys[0], *others), (keys[1], *changed))

@@ -9,7 +9,7 @@ import pytest
 from goodness import P_LIMIT, chi_square_p_value, frequency_z_score
 from harness import Z_LIMIT
 
-from bnp_models.kernels.mixed_membership import dishes
+from bnp_models.kernels.mixed_membership import tables
 
 N = 60_000
 ALPHA, G0 = 0.7, np.array([0.5, 0.3, 0.2])
@@ -23,7 +23,7 @@ def test_choose_slots_without_replacement(key):
     """Ordered draws: the probability of (a, b) is g_a g_b / (1 - g_a)."""
     g0 = np.array([0.5, 0.3, 0.2, 0.0])
     choose = jax.jit(
-        jax.vmap(lambda k: dishes.choose_slots(k, jnp.asarray(g0, jnp.float32), 2))
+        jax.vmap(lambda k: tables.choose_slots(k, jnp.asarray(g0, jnp.float32), 2))
     )  # fmt: skip
     slots = np.asarray(choose(jax.random.split(key, N)))
     assert np.all(slots[:, 0] != slots[:, 1])
@@ -39,13 +39,13 @@ def test_choose_slots_takes_the_heavy_ones_and_all_where_it_can(key):
     heavy = [3, 77, 150]
     g0[heavy] = 1 / 3
     choose = jax.jit(
-        jax.vmap(lambda k: dishes.choose_slots(k, jnp.asarray(g0, jnp.float32), 8))
+        jax.vmap(lambda k: tables.choose_slots(k, jnp.asarray(g0, jnp.float32), 8))
     )  # fmt: skip
     slots = np.asarray(choose(jax.random.split(key, 2000)))
     assert np.isin(heavy, slots[0]).all() and np.mean(np.sum(np.isin(slots, heavy), 1) == 3) > 0.99
     assert all(len(set(row)) == 8 for row in slots)
     for size in (3, 10):
-        slots = dishes.choose_slots(key, jnp.asarray(G0, jnp.float32), size)
+        slots = tables.choose_slots(key, jnp.asarray(G0, jnp.float32), size)
         np.testing.assert_array_equal(slots, np.arange(3))
 
 
@@ -79,14 +79,14 @@ SLOTS = [np.array([0, 1, 2]), np.array([2, 0])]
 
 def move_dishes(key, z, opens, slots, theta):
     rows = jnp.broadcast_to(CELL[:, None], z.shape).astype(jnp.int32)
-    return dishes.redraw_dishes(key, z, opens, rows, slots, jnp.float32(G0), theta)
+    return tables.redraw_dishes(key, z, opens, rows, slots, jnp.float32(G0), theta)
 
 
 def move_whole_records(key, z, opens, slots, theta):
     cell = jnp.ones(z.shape[1], jnp.int32) * 4
     cell_rows = jnp.array([[1, CELL[0]], [2, CELL[1]]])
-    cells = dishes.SomeCells(cell, cell_rows, jnp.int32(3))
-    return dishes.redraw_whole_records(key, z, opens, cells, slots, jnp.float32(G0), theta)
+    cells = tables.SomeCells(cell, cell_rows, jnp.int32(3))
+    return tables.redraw_whole_records(key, z, opens, cells, slots, jnp.float32(G0), theta)
 
 
 MOVES = [move_dishes, move_whole_records]
@@ -145,9 +145,9 @@ def test_whole_records_of_other_cells_and_of_several_tables_stay(key):
     z = jnp.zeros((2, 400), jnp.int32)
     one_table = jnp.broadcast_to(jnp.array([[True], [False]]), z.shape)
     cell = jnp.arange(400) % 5
-    cells = dishes.SomeCells(cell, jnp.array([[0, 1], [2, 3]]), jnp.int32(2))
+    cells = tables.SomeCells(cell, jnp.array([[0, 1], [2, 3]]), jnp.int32(2))
     args = (cells, SLOTS[0], jnp.float32(G0), jnp.float32(THETA))
-    move = jax.jit(dishes.redraw_whole_records)
+    move = jax.jit(tables.redraw_whole_records)
     after = move(key, z, one_table, *args)
     moved = np.asarray(after[0] != 0)
     inside = np.isin(cell, [2, 3])

@@ -15,7 +15,7 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
-from bnp_models.kernels.mixed_membership.truncation import DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.tilts import DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
 

@@ -9,8 +9,12 @@ from harness import levels_of
 from latent import feasible_cells, structural_zeros
 from scipy import stats
 
-from bnp_models.kernels.mixed_membership.tilts import tilt_component
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.tilts import (
+    Atoms,
+    DirichletDensity,
+    Truncation,
+    tilt_component,
+)
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_products,

@@ -11,7 +11,7 @@ from latent import structural_zeros
 
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.mixed_membership import truncated_split_merge
-from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
+from bnp_models.kernels.mixed_membership.tilts import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,

@@ -9,20 +9,20 @@ import pytest
 from goodness import P_LIMIT, chi_square_p_value, compiles_once, frequency_z_score
 from harness import Z_LIMIT
 
-from bnp_models.kernels.mixed_membership import urn
+from bnp_models.kernels.mixed_membership import tables
 from bnp_models.kernels.numerics.counting import opens_table
 from bnp_models.kernels.variates import rng
 
 N = 50_000
 G0 = np.array([0.7, 0.3])
-simulate = jax.jit(urn.simulate_labels, static_argnames="num_items")
+simulate = jax.jit(tables.simulate_labels, static_argnames="num_items")
 
 
 def simulate_labels(*args, **kwargs):
     return simulate(*args, **kwargs)[0]
 
 
-simulate_levels = jax.jit(urn.simulate_levels)
+simulate_levels = jax.jit(tables.simulate_levels)
 
 
 def polya(alpha, g0, num_items):
@@ -93,8 +93,8 @@ def test_rare_fresh_labels(monkeypatch, key, granularity, right):
     words = jnp.arange(2000, dtype=jnp.uint32) // granularity * granularity
     u = jnp.stack([jnp.full(2000, 0.5), rng.uniform(words)])
     u_base = jnp.stack([jnp.full(2000, 0.2), jnp.full(2000, 0.8)])
-    monkeypatch.setattr(urn, "uniform_pair", lambda key, shape, dtype: (u, u_base))
-    z, _ = urn.simulate_labels(key, jnp.full(2000, 1e-8), jnp.array([0.5, 0.5]), 2)
+    monkeypatch.setattr(tables, "uniform_pair", lambda key, shape, dtype: (u, u_base))
+    z, _ = tables.simulate_labels(key, jnp.full(2000, 1e-8), jnp.array([0.5, 0.5]), 2)
     assert np.all(z[0] == 0)
     fresh = np.sum(np.asarray(z[1]) == 1)
     assert (abs(fresh - 1e-8 * 2**32) <= 1) == right
@@ -119,10 +119,10 @@ def test_levels(key):
 def test_under_vmap_and_compiled_once(key):
     keys, g0 = jax.random.split(key), jnp.asarray(G0, jnp.float32)
     alpha = jnp.linspace(0.1, 4, 40)
-    batched = jax.jit(jax.vmap(lambda k: urn.simulate_labels(k, alpha, g0, 3)[0]))(keys)
+    batched = jax.jit(jax.vmap(lambda k: tables.simulate_labels(k, alpha, g0, 3)[0]))(keys)
     for i in range(2):
         np.testing.assert_array_equal(
             batched[i], simulate_labels(keys[i], alpha, g0, num_items=3)
         )  # fmt: skip
     first, second = (keys[0], alpha, g0), (keys[1], 2 * alpha, g0[::-1])
-    assert compiles_once(urn.simulate_labels, first, second, num_items=3)
+    assert compiles_once(tables.simulate_labels, first, second, num_items=3)

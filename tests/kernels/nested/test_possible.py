@@ -16,7 +16,7 @@ from small_households import (
     rule_tables,
 )
 
-from bnp_models.kernels.nested.possible import log_possible
+from bnp_models.kernels.nested.judges import log_possible
 
 
 @pytest.mark.parametrize("has_head", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from goodness import compiles_once
 
 from bnp_models.kernels.numerics import counting
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 
 J, N, ROWS, SLOTS = 4, 300, 9, 6
 

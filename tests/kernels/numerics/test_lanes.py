@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import in_turn
 
 SIZE = 1025
 

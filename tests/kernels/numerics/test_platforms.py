@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnp_models.kernels.numerics import platforms
-from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import in_turn
 
 usable = pytest.mark.usefixtures("either_form")
 

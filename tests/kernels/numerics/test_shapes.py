@@ -2,7 +2,7 @@
 
 import pytest
 
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.numerics.platforms import coarse_size
 
 
 @pytest.mark.parametrize("multiple", [1, 128])

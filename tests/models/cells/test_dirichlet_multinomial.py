@@ -14,7 +14,7 @@ from harness import Z_LIMIT, z_scores
 from scipy.special import betaln, gammaln
 
 import bnp_models as bnp
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.cells import dirichlet_multinomial
 from bnp_models.models.cells.full_bayes import PRIORS
 

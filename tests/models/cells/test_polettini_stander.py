@@ -14,7 +14,7 @@ from scipy.stats import beta, chi2, chisquare, nbinom
 import bnp_models as bnp
 from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
-from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.cells import empirical_bayes, full_bayes
 from bnp_models.models.cells.full_bayes import PRIORS
 

@@ -25,8 +25,8 @@ from scipy.stats import nbinom
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.platforms import forms_of
-from bnp_models.models.latent_classes import classes, nplcm, parameters, prepare
-from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
+from bnp_models.models.latent_classes import classes, nplcm, parameters
+from bnp_models.models.latent_classes.nplcm import prepare_cells, prepare_records
 from bnp_models.models.latent_classes.state import count_levels, label_records
 from bnp_models.models.level_prior import learns_levels
 
@@ -133,7 +133,7 @@ CELL_FAULT = "classes of cells by the root of their weights"
 def counted():
     model = TNPLCM(components=2, split_merge_every=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare, "LISTED_RECORDS", 2)
+        patch.setattr(nplcm, "LISTED_RECORDS", 2)
         exact = Exact(model, ONE_CONDITION, REPEATED, (CELL_FAULT,), counted=True)
     assert exact.data.weight.sum() == 3 and exact.data.cell_counts.sum() == 8
     assert exact.data.num_records == 11

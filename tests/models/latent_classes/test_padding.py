@@ -11,7 +11,7 @@ from latent import structural_zeros
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import classes, nplcm
-from bnp_models.models.latent_classes.prepare import prepare_records
+from bnp_models.models.latent_classes.nplcm import prepare_records
 from bnp_models.models.latent_classes.state import count_levels, one_hot_levels
 
 NUM_LEVELS = (2, 3, 2)

@@ -11,7 +11,7 @@ from latent import all_cells, feasible_cells, structural_zeros
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import nplcm, parameters
-from bnp_models.models.latent_classes.prepare import prepare_records
+from bnp_models.models.latent_classes.nplcm import prepare_records
 
 NUM_LEVELS, CONDITIONS = (2, 3, 2), [[1, 2, -1], [-1, 0, 1]]
 CODES = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0]])

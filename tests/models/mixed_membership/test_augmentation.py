@@ -11,7 +11,8 @@ from truncated import WIDER, WIDER_CONDITIONS, fit_few_records, structural_zeros
 from bnp_models import HDPMixedMembership
 from bnp_models.models.mixed_membership.augmentation import augment_by_boxes, augment_by_simulation
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
-from bnp_models.models.mixed_membership.start import draw_prior, prepare_records
+from bnp_models.models.mixed_membership.hdp import draw_prior
+from bnp_models.models.mixed_membership.start import prepare_records
 
 RECORDS, DRAWS = 5, 4000
 

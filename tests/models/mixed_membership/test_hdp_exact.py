@@ -14,7 +14,7 @@ from bnp_models.kernels.mixed_membership.tables import table_indicators
 from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.mixed_membership import start
 from bnp_models.models.mixed_membership import sweep as mixed_membership_sweep
-from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership, draw_prior, update_parameters
 
 NUM_LEVELS = (2, 3, 2)
 # Padding has the first level of the first variable, which no record has.
@@ -170,7 +170,7 @@ def prior_components(model):
     @jax.jit
     @jax.vmap
     def count(key):
-        z = start.draw_prior(model, key, 4, JOINT["num_levels"], 32)[0].z
+        z = draw_prior(model, key, 4, JOINT["num_levels"], 32)[0].z
         return jnp.sum(jnp.zeros(32).at[z.reshape(-1)].set(1))
 
     return float(np.mean(count(keys)))
@@ -197,7 +197,7 @@ def printed_step_2(model):
         key_z, key_m, key_rest = jax.random.split(key, 3)
         state = mixed_membership_sweep.update_labels(key_z, state, data, t)
         opens = table_indicators(key_m, state.z, state.alpha0 * state.g0[state.z])
-        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+        return update_parameters(model, key_rest, state, data, opens, t)
 
     return sweep
 
@@ -221,7 +221,7 @@ def test_enumeration_rejects_a_dish_move_without_weights(exact):
         flat = eqx.tree_at(lambda s: s.g0, state, jnp.full_like(state.g0, 1 / 32))
         moved = mixed_membership_sweep.update_dishes(model, key_d, flat, data, opens, t)
         state = dataclasses.replace(state, z=moved.z)
-        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+        return update_parameters(model, key_rest, state, data, opens, t)
 
     z = scores(exact, model, sweep)
     assert np.abs(z).max() > Z_LIMIT, z
@@ -238,7 +238,7 @@ def test_enumeration_rejects_labels_drawn_where_they_agree(exact):
         agree = state.z[0, 0] == state.z[1, 0]
         state = dataclasses.replace(state, z=jnp.where(agree, drawn, state.z))
         opens = mixed_membership_sweep.draw_tables(key_m, state)
-        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+        return update_parameters(model, key_rest, state, data, opens, t)
 
     z = scores(exact, model, sweep)
     assert np.abs(z).max() > Z_LIMIT, z
@@ -260,7 +260,7 @@ def seating_scores():
 
     def one(key, wrong):
         key_prior, key_step = jax.random.split(key)
-        state, codes = start.draw_prior(model, key_prior, padded, num_levels, 16)
+        state, codes = draw_prior(model, key_prior, padded, num_levels, 16)
         rows = first_row + codes
         data = eqx.tree_at(
             lambda d: (d.rows, d.cell, d.cell_rows, d.num_cells), template,
@@ -307,7 +307,7 @@ def test_seating_is_not_of_padding():
     """Records have the same new alpha and labels whether or not padding could be seated anew."""
     model, num_padded = HDPMixedMembership(**PLAIN), 16
     data = start.prepare_records(model, CODES, NUM_LEVELS, multiple=num_padded)
-    state, _ = start.draw_prior(model, jax.random.key(31), num_padded, NUM_LEVELS, 16)
+    state, _ = draw_prior(model, jax.random.key(31), num_padded, NUM_LEVELS, 16)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(None, 0))
@@ -330,14 +330,14 @@ def test_weights_are_drawn_given_the_new_alpha0():
     """Hardly any mass would be left to the components in use, were it the alpha_0 of before."""
     model = HDPMixedMembership(**PLAIN)
     data = start.prepare_records(model, CODES, NUM_LEVELS, multiple=1)
-    state, _ = start.draw_prior(model, jax.random.key(33), len(CODES), NUM_LEVELS, 16)
+    state, _ = draw_prior(model, jax.random.key(33), len(CODES), NUM_LEVELS, 16)
     state = dataclasses.replace(state, alpha0=jnp.asarray(1e6, state.alpha0.dtype))
 
     @jax.jit
     @jax.vmap
     def update(key):
         opens = jnp.ones(state.z.shape, bool)
-        return mixed_membership_sweep.update_parameters(model, key, state, data, opens, 0)[0]
+        return update_parameters(model, key, state, data, opens, 0)[0]
 
     new = update(jax.random.split(jax.random.key(34), 20))
     assert new.alpha0.max() < 1e3

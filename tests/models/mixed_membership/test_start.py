@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from goodness import P_LIMIT, chi_square_p_value
 
-from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership, draw_prior
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
-from bnp_models.models.mixed_membership.start import draw_prior
 
 RECORDS, LEVELS, CAPACITY = 20_000, 3, 4
 

@@ -17,8 +17,8 @@ from nested import (
 )
 
 import bnp_models as bnp
+from bnp_models.kernels.nested.judges import log_possible
 from bnp_models.kernels.nested.members import in_parts
-from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.models.nested import missing, predictions, prepare, sweep
 from bnp_models.models.nested.ndpmpm import SIZE
 from bnp_models.rules import each, exactly, person

@@ -9,8 +9,8 @@ from scipy.special import gammaln
 from truncated_classes import CONSTRAINED, NUM_LEVELS, VARIABLE, make_levels, make_regions
 
 from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock
-from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import region_mass
+from bnp_models.kernels.splits.levels import propose_levels
 from bnp_models.kernels.variates.levels import Levels, bands_of_levels
 
 NUM_DRAWS = 20_000

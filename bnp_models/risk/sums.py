@@ -1,0 +1,249 @@
+"""Risk of the cells of a sample, summed over blocks of posterior draws.
+
+Each block has the probabilities q_c of the cells at some kept draws. Given q_c, the number F - f of
+persons of a cell who are not in the sample is binomial. With the correction
+for overdispersion (`bnp_models.risk.ties`), whose posterior given f has shape shape_c + f, it is
+negative binomial.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bnp_models.data.cells import group_cells
+from bnp_models.data.contingency import ContingencyTable
+from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
+from bnp_models.risk.missing_keys import Completed
+from bnp_models.risk.reciprocals import expected_reciprocal
+from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
+
+TAUS = ("tau1", "tau2")
+
+
+@dataclass(frozen=True, eq=False)
+class LayerDraws:
+    """Correction for overdispersion: its draws, and the risk without it (with it, if not "on")."""
+
+    shape: np.ndarray
+    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` in draws without ties."""
+    exponent: np.ndarray
+    """(chains, draws) draws of its exponent."""
+    tau1: np.ndarray
+    """(chains, draws) draws of tau_1 without the layer if it is "on", and with the layer if it is a
+    sensitivity analysis."""
+    tau2: np.ndarray
+    """(chains, draws) draws of tau_2, likewise."""
+
+    @property
+    def tied(self) -> np.ndarray:
+        """(chains, draws) True for draws with ties."""
+        return self.shape < MODEL_HOLDS
+
+
+class RiskSums:
+    """Risk of the cells of a sample: draws of its figures, and sums over draws by cell.
+
+    Parameters
+    ----------
+    cells
+        Cells of the sample.
+    num_new
+        Number N - n of persons who are not in the sample.
+    generator
+        Generator for the counts, and for the draws of the layer.
+    layer
+        Correction for overdispersion, or None.
+    on
+        Whether the main figures use the layer, and those for comparison do not.
+    all_records
+        Whether E(1/F) is summed also of cells with several records.
+    matching
+        (C,) records that match those of each cell, where missing values are wildcards.
+    incomplete
+        (m,) rows of the incomplete records, where values are missing at random.
+    """
+
+    def __init__(
+        self,
+        cells: ContingencyTable,
+        num_new: int,
+        generator: np.random.Generator,
+        layer: Ties | None,
+        on: bool,
+        all_records: bool,
+        matching: np.ndarray | None = None,
+        incomplete: np.ndarray | None = None,
+    ):
+        self.cells, self.num_new, self.generator = cells, num_new, generator
+        self.layer, self.on = layer, on
+        self.counts = cells.counts if matching is None else matching
+        self.random = incomplete is not None
+        unique = self.counts == 1
+        self.uniques = np.flatnonzero(unique & cells.complete if self.random else unique)
+        self.rows = cells.first_rows[self.uniques]
+        if incomplete is not None:
+            self.rows = np.append(self.rows, incomplete)
+        self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
+        self.all_records = all_records
+        self.asked = np.append(self.uniques, self.shared)
+        self.r1 = np.zeros(len(self.rows))
+        self.r2 = np.zeros(len(self.rows) + len(self.shared))
+        self.alone = np.zeros(len(self.rows))
+        self.by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def add(self, block: Block, completed: Completed | None = None) -> None:
+        """Add a block of draws, with the incomplete records as these complete them."""
+        of_uniques = slice(len(self.uniques))
+        of_sample, of_rest = block.of_sample.at(of_uniques), block.of_rest.at(of_uniques)
+        alone = None
+        if completed is not None:
+            of_sample = of_sample.beside(completed.of_sample)
+            of_rest = of_rest.beside(completed.of_rest)
+            alone = self._alone(completed.codes)
+            self.alone += alone.sum(axis=0)
+            self.by_draw["num_uniques"].append(alone.sum(axis=1))
+        q = np.exp(of_rest.log_p)
+        evaluate: Callable = _model_risks
+        tied = None
+        if self.layer is not None:
+            complete = np.exp(block.log_p[:, self.cells.complete])
+            several = self.layer.draw(self.generator, complete, LAYER_DRAWS)
+            beside = several[0].draw_probabilities(self.generator, np.exp(of_sample.log_p), q)
+            if self.on:
+                evaluate, tied = partial(_mean_risks, several), several[0]
+                q, beside = beside, q
+            self.of_layer["shape"].append(several[0].shape)
+            self.of_layer["exponent"].append(several[0].exponent)
+            self._draw_taus(self.of_layer, beside, alone)
+        r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
+        if alone is not None:
+            r1, r2 = r1 * alone, r2 * alone
+        number = len(self.rows)
+        self.r1 += r1.sum(axis=0)
+        self.r2[:number] += r2.sum(axis=0)
+        if self.all_records:
+            evaluate = partial(shared_risks, tied, self.counts[self.shared])
+            rest = slice(number, None)
+            of_both = block.of_sample.at(rest), block.of_rest.at(rest)
+            self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
+        self._draw_taus(self.by_draw, q, alone)
+        self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
+        self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
+        self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
+        self.by_draw["error"].append(np.median(block.relative_se, axis=1))
+
+    def _alone(self, codes: np.ndarray) -> np.ndarray:
+        """Whether complete uniques and completed records (block, m, J) are alone, (block, .)."""
+        cells, (block, size, width) = self.cells, codes.shape
+        known, counts = cells.codes[cells.complete], cells.counts[cells.complete]
+        together = np.concatenate([known, codes.reshape(-1, width)])
+        grouped = group_cells(together, cells.schema.num_levels)
+        of_known, of_drawn = np.split(grouped.record_cell, [len(known)])
+        number = np.zeros(len(grouped.codes), np.int64)
+        number[of_known] = counts
+        draw = np.repeat(np.arange(block), size)
+        _, same, times = np.unique(
+            draw * len(number) + of_drawn, return_inverse=True, return_counts=True
+        )
+        alone = (number[of_drawn] + times[same.reshape(-1)] == 1).reshape(block, size)
+        # The place of a cell among the uniques; the last is that of cells which are none.
+        place = np.full(len(number), len(self.uniques))
+        place[of_known[counts == 1]] = np.arange(len(self.uniques))
+        taken = np.zeros((block, len(self.uniques) + 1), bool)
+        taken[draw, place[of_drawn]] = True
+        return np.concatenate([~taken[:, :-1], alone], axis=1)
+
+    def _draw_taus(
+        self, to: dict[str, list[np.ndarray]], q: np.ndarray, alone: np.ndarray | None
+    ) -> None:
+        """Add draws of tau_1 and tau_2 given the probabilities of the uniques' cells."""
+        taus = draw_taus(self.generator, q, self.num_new, alone)
+        for name, tau in zip(TAUS, taus, strict=True):
+            to[name].append(tau)
+
+    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
+        by_draw, of_layer = (
+            {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
+            for draws in (self.by_draw, self.of_layer)
+        )
+        number, rows = math.prod(shape), self.rows
+        order = np.argsort(rows)
+        if self.random:
+            order = order[self.alone[order] > 0]
+        r2_of_cells = None
+        if self.all_records:
+            r2_of_cells = np.empty(len(self.cells.counts))
+            r2_of_cells[self.asked] = self.r2 / number
+        return by_draw | {
+            "relative_error": float(np.median(by_draw.pop("error"))),
+            "rows": rows[order],
+            "r1": (self.r1 / number)[order],
+            "r2": (self.r2[: len(rows)] / number)[order],
+            "layer": LayerDraws(**of_layer) if of_layer else None,
+            "r2_of_cells": r2_of_cells,
+        }
+
+
+def _model_risks(log_b, num_new, log_q):
+    """`record_risks` with the arguments of `Tied.record_risks`."""
+    return record_risks(log_q, num_new)
+
+
+def _mean_risks(several, log_b, num_new, log_q):
+    """Means of `Tied.record_risks` over several draws of the layer for each kept draw."""
+    return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
+
+
+def shared_risks(
+    tied: Tied | None,
+    counts: np.ndarray,
+    log_b: np.ndarray,
+    num_new: int,
+    log_q: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate r_1 and r_2 of the records in cells that have several records of the sample.
+
+    Parameters
+    ----------
+    tied
+        The correction for overdispersion for each of D draws; None for the model alone.
+    counts
+        (C,) records of the sample in each cell, at least 2.
+    log_b, log_q
+        (D, ..., C) logarithms of the model's probabilities, for a record of the sample and for one
+        that is not in it.
+    num_new
+        N - n unsampled records.
+
+    Returns
+    -------
+    r1
+        Zeros, because there are other persons in the cell.
+    r2
+        E 1 / F.
+    """
+    q = np.exp(np.minimum(log_q, -1e-12))
+    if tied is None:
+        return np.zeros(q.shape), expected_reciprocal(counts, -num_new, -q)
+    b = np.exp(log_b)
+    shape = tied.shape_of(b)
+    odds = num_new * q / (shape + tied.num_records * b)
+    return np.zeros(q.shape), expected_reciprocal(counts, shape + counts, odds)
+
+
+def _unbiased_risks(
+    evaluate: Callable, of_sample: LogProbabilities, of_rest: LogProbabilities, num_new: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """r_1 and r_2 (draws, uniques); a jackknife over two halves corrects the Monte Carlo bias."""
+    r1, r2 = evaluate(of_sample.log_p, num_new, of_rest.log_p)
+    if of_sample.halves is None:
+        return r1, r2
+    r1_halves, r2_halves = evaluate(of_sample.halves, num_new, of_rest.halves)
+    return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
