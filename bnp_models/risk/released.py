@@ -94,8 +94,8 @@ class Released:
     --------
     >>> found = bnp.protect(run, 5_000, max_tau1=2, max_suppressed=0.2)
     >>> released = found.released(frame.assign(years=frame["age"]), carry=["years"])
-    >>> released.suppressed_told > 0 or released.merged_told > 0
-    True
+    >>> [column.column for column in released.columns if column.role == "carried"]
+    ['years']
     """
 
     frame: pd.DataFrame

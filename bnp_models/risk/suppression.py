@@ -1,8 +1,9 @@
 """Local suppression: as few values of single records as possible are removed.
 
-`suppress` does this for limits on the risk, and `suppress_rare` for k-anonymity. Every suppressed value costs the importance of its variable, which is 1 by default, as in mu-Argus
-and sdcMicro. If bits of information were the cost, the search would suppress many values that
-nearly all records have, instead of the one value that makes a record rare.
+`suppress` does this for limits on the risk, and `suppress_rare` for k-anonymity. Every suppressed
+value costs the importance of its variable, which is 1 by default, as in mu-Argus and sdcMicro. If
+bits of information were the cost, the search would suppress many values that nearly all records
+have, instead of the one value that makes a record rare.
 """
 
 from collections.abc import Sequence

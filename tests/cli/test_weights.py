@@ -109,7 +109,8 @@ def test_weights_that_do_not_fit_are_named_before_the_chains(source, tmp_path, m
     frame.assign(w=frame["w"] + np.arange(200) / 1000).to_csv(other, index=False)
     assert main(risk_of(other, tmp_path / "out")) == 2
     said = one_line(capsys)
-    assert "If 'w' has the design weights, say --weights w; else choose --variables" in said
+    assert "column 'w': has numbers and the name of design weights" in said
+    assert "; say --weights w, or leave it out (--drop w)" in said
     assert "--id" not in said and "--bins" not in said
     assert main([*risk_of(other, tmp_path / "out"), "--weights", "w"]) == 2
     assert "enough" in capsys.readouterr().err

@@ -61,7 +61,8 @@ def test_what_is_said_of_values_that_are_missing_by_design():
     assert missing_by_design(coded(frame.drop(columns=["job", "hours"]))) == []
     # Files in which children have jobs are judged by that first.
     files = [with_schema(one, table.schema) for one in (table, filled)]
-    first, *_ = bnp.evaluate(table, files).warnings(["a.csv", "b.csv"])
+    copy, first, *_ = bnp.evaluate(table, files).warnings(["a.csv", "b.csv"])
+    assert copy.startswith("a.csv has the same records as the original")
     children = (frame["age"] < 15).sum()
     assert first.startswith("values where the original has none by design: 'job' is empty in all")
     assert f"values of 'job' in {children} of {children} such records of b.csv; make" in first
