@@ -66,7 +66,7 @@ from .rules.census import census_relationships as census_relationships
 from .rules.reading import read_rules as read_rules
 from .rules.roles import Roles as Roles
 from .rules.rules import Rules as Rules
-from .synthesis.margins import level_margins as level_margins
+from .synthesis.posterior_margins import level_margins as level_margins
 from .synthesis.predictive_checks import predictive_checks as predictive_checks
 from .synthesis.synthesize import impute as impute
 from .synthesis.synthesize import synthesize as synthesize

@@ -26,5 +26,5 @@ from bnp_models.risk.released import Released as Released
 from bnp_models.risk.special_uniques import Suda as Suda
 from bnp_models.risk.validation import Validation as Validation
 from bnp_models.risk.verdict import Verdict as Verdict
-from bnp_models.synthesis.margins import Margins as Margins
+from bnp_models.synthesis.posterior_margins import Margins as Margins
 from bnp_models.synthesis.predictive_checks import PredictiveChecks as PredictiveChecks

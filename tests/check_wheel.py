@@ -46,7 +46,7 @@ def main(repository: Path) -> None:
     folder = origin.parent
     for name in (
         "report/templates/base.html.j2",
-        "report/templates/report.html.j2",
+        "report/templates/risk.html.j2",
         "report/templates/synthesis.html.j2",
         "datasets/bay_area_households.parquet",
         "datasets/census_income.parquet",

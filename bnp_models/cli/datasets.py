@@ -48,8 +48,8 @@ from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.risk.missing_keys import num_incomplete
 from bnp_models.synthesis import synthesize as data_sets
 from bnp_models.synthesis.given import check_given
-from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.partial import check_keep
+from bnp_models.synthesis.posterior_margins import Margins, level_margins
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
 from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE

@@ -57,7 +57,7 @@ def render_report(
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(risk, diagnosis=diagnosis, checks=checks, **entries)
     return render_page(
-        "report.html.j2",
+        "risk.html.j2",
         risk.law,
         {name: diagnosis.draws[name] for name in TRACED},
         s=summary,

@@ -20,7 +20,7 @@ from bnp_models.inference.weighting import sample_law
 from bnp_models.report.pages import compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
-from bnp_models.synthesis.balancing import MODEL_SHARE
+from bnp_models.synthesis.calibration import MODEL_SHARE
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 from bnp_models.synthesis.synthesize import num_records
 

@@ -17,7 +17,7 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata, as_records
 from bnp_models.data.schema import MicrodataError, Schema, choose_variables
 from bnp_models.risk.protected_risks import patterns
-from bnp_models.risk.rare_combinations import Rows, check_combinations, minimal_rare
+from bnp_models.risk.rare_combinations import Rows, check_combinations
 
 
 class Reached(NamedTuple):
@@ -112,59 +112,6 @@ def missed(
         for chosen in target.sets(left) if left else ():
             found[where] |= rows.alike(chosen)[where] < target.k
     return found
-
-
-def suppress_rare(
-    table: Microdata,
-    targets: Sequence[Anonymity],
-    importance: np.ndarray,
-    stratum: np.ndarray | None = None,
-) -> np.ndarray:
-    """Choose values to suppress (n, J), so that no combination of the others is rare.
-
-    Every minimal rare combination of a record loses a value. The value that is in most of them for
-    its cost is suppressed first, until all have lost one. Then values whose suppression was not
-    needed are restored.
-
-    Parameters
-    ----------
-    table, targets, stratum
-        As for `missed`.
-    importance
-        (J,) cost of a suppressed value of each variable.
-    """
-    rows = rows_of(table, stratum)
-    rare: list[list[tuple[int, ...]]] = [[] for _ in range(table.n)]
-    for target in targets:
-        columns = target.columns(table.schema)
-        largest = len(columns) if target.size is None else min(target.size, len(columns))
-        for chosen, where in minimal_rare(rows, target.k, largest, columns):
-            for row in where:
-                rare[row].append(chosen)
-    suppressed = np.zeros(table.codes.shape, bool)
-    found: dict[tuple, list[int]] = {}
-    for row, sets in enumerate(map(tuple, rare)):
-        if sets:
-            if sets not in found:
-                found[sets] = _hitting(sets, importance)
-            suppressed[row, found[sets]] = True
-    return suppressed
-
-
-def _hitting(sets: Sequence[tuple[int, ...]], importance: np.ndarray) -> list[int]:
-    """Choose few and cheap variables so that each set contains one of them."""
-    chosen: list[int] = []
-    left = [set(one) for one in sets]
-    while left:
-        number = np.bincount([j for one in left for j in one], minlength=len(importance))
-        best = int(np.argmax(number / importance))
-        chosen.append(best)
-        left = [one for one in left if best not in one]
-    for j in sorted(chosen, key=lambda j: -importance[j]):
-        others = set(chosen) - {j}
-        if all(others & set(one) for one in sets):
-            chosen.remove(j)
-    return chosen
 
 
 def l_diversity(

@@ -26,7 +26,7 @@ from bnp_models.inference.run import RecordsRun
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of, suppress_rare
+from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of
 from bnp_models.risk.coarsening import hierarchies_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import (
@@ -38,7 +38,7 @@ from bnp_models.risk.recoding import (
     ordered_variables,
 )
 from bnp_models.risk.released import Released, release
-from bnp_models.risk.suppression import Suppressed, suppress
+from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
 from bnp_models.risk.ties import TIES
 from bnp_models.risk.verdict import Limits, Verdict, judge
 

@@ -1,16 +1,20 @@
 """Local suppression: as few values of single records as possible are removed.
 
-Every suppressed value costs the importance of its variable, which is 1 by default, as in mu-Argus
+`suppress` does this for limits on the risk, and `suppress_rare` for k-anonymity. Every suppressed value costs the importance of its variable, which is 1 by default, as in mu-Argus
 and sdcMicro. If bits of information were the cost, the search would suppress many values that
 nearly all records have, instead of the one value that makes a record rare.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
+from bnp_models.risk.anonymity import Anonymity, rows_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
+from bnp_models.risk.rare_combinations import minimal_rare
 from bnp_models.risk.verdict import Limits, judge
 
 # Records with a smaller risk than this get no suppression.
@@ -179,3 +183,56 @@ class _Search:
         chosen = records[better]
         self.worth[chosen], self.best[chosen] = worth[better], j
         self.best_r1[:, chosen] = r1[:, better]
+
+
+def suppress_rare(
+    table: Microdata,
+    targets: Sequence[Anonymity],
+    importance: np.ndarray,
+    stratum: np.ndarray | None = None,
+) -> np.ndarray:
+    """Choose values to suppress (n, J), so that no combination of the others is rare.
+
+    Every minimal rare combination of a record loses a value. The value that is in most of them for
+    its cost is suppressed first, until all have lost one. Then values whose suppression was not
+    needed are restored.
+
+    Parameters
+    ----------
+    table, targets, stratum
+        As for `bnp_models.risk.anonymity.missed`.
+    importance
+        (J,) cost of a suppressed value of each variable.
+    """
+    rows = rows_of(table, stratum)
+    rare: list[list[tuple[int, ...]]] = [[] for _ in range(table.n)]
+    for target in targets:
+        columns = target.columns(table.schema)
+        largest = len(columns) if target.size is None else min(target.size, len(columns))
+        for chosen, where in minimal_rare(rows, target.k, largest, columns):
+            for row in where:
+                rare[row].append(chosen)
+    suppressed = np.zeros(table.codes.shape, bool)
+    found: dict[tuple, list[int]] = {}
+    for row, sets in enumerate(map(tuple, rare)):
+        if sets:
+            if sets not in found:
+                found[sets] = _hitting(sets, importance)
+            suppressed[row, found[sets]] = True
+    return suppressed
+
+
+def _hitting(sets: Sequence[tuple[int, ...]], importance: np.ndarray) -> list[int]:
+    """Choose few and cheap variables so that each set contains one of them."""
+    chosen: list[int] = []
+    left = [set(one) for one in sets]
+    while left:
+        number = np.bincount([j for one in left for j in one], minlength=len(importance))
+        best = int(np.argmax(number / importance))
+        chosen.append(best)
+        left = [one for one in left if best not in one]
+    for j in sorted(chosen, key=lambda j: -importance[j]):
+        others = set(chosen) - {j}
+        if all(others & set(one) for one in sets):
+            chosen.remove(j)
+    return chosen

@@ -19,7 +19,7 @@ from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
+from bnp_models.synthesis.calibration import balanced_sample, calibrate, shuffled_records
 from bnp_models.synthesis.given import check_given, sets_given, values_by_variable
 from bnp_models.synthesis.households import (
     IMPUTATION,
@@ -73,7 +73,7 @@ def synthesize(
         "predictive": each file is drawn from the posterior predictive distribution, with its own
         draw of the parameters; these draws are far apart in the chains. "balanced": the files
         follow the mean of many draws, and groups of similar cells have nearly the expected number
-        of records (`bnp_models.synthesis.balancing`). "calibrated": like "balanced", but the
+        of records (`bnp_models.synthesis.calibration`). "calibrated": like "balanced", but the
         weights of the cells are first calibrated to the one- and two-way margins of the sample (the
         weighted margins, if it has weights). In this order, files are closer to the sample, and
         more of its unique combinations occur in them. Households can only be made by "predictive".

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import bnp_models as bnp
-from bnp_models.risk.anonymity import Anonymity, _hitting, missed, suppress_rare
+from bnp_models.risk.anonymity import Anonymity, missed
+from bnp_models.risk.suppression import _hitting, suppress_rare
 
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(k)) for k in (2, 3, 4, 3)))
 

@@ -77,7 +77,7 @@ def judged(run, population_size, evaluated=EVALUATED):
     """What is judged, each (chains, draws), tau_1 at so many draws of a chain at the most."""
     import bnp_models as bnp
     from bnp_models.inference.convergence import monitored
-    from bnp_models.synthesis.margins import worst_margins
+    from bnp_models.synthesis.posterior_margins import worst_margins
 
     if population_size is None:
         margins = bnp.level_margins(run, MARGINS)

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 import bnp_models as bnp
-from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
+from bnp_models.synthesis.calibration import balanced_sample, calibrate, shuffled_records
 
 SCHEMA = bnp.Schema(("a", "b", "c"), (("0", "1"), ("0", "1", "2"), ("0", "1")))
 CELLS = np.array(list(product(range(2), range(3), range(2))))
