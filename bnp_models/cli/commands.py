@@ -186,7 +186,7 @@ class Datasets:
 
     @property
     def chosen_method(self) -> str:
-        """Method that was given, or that --for chooses; otherwise the default."""
+        """Method that was given, otherwise the default."""
         return self.method or "predictive"
 
 

@@ -25,7 +25,7 @@ from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
-from bnp_models.data.recoding import Recoding
+from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
 from bnp_models.data.source import Source
@@ -74,8 +74,6 @@ def read_sample(
         Whether cells with counts are read, of a folder.
     beside
         Columns that are not modelled, by what they have.
-    carry
-        Columns that are copied and not modelled.
     keep_missing
         Whether missing values are levels.
     tied
@@ -427,6 +425,40 @@ def recoded(
         what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
+    by, named = _asked_recodings(data, table, of_households)
+    given = {name: of for name, of in by.items() if of is not None}
+    with located(data):
+        _refuse_design(data, table, {*bins, *top, *by}, of_households)
+        labelled, own = _with_own_levels(data, table, named, by, {*ordered} - by.keys(), by_order)
+        say_labels(data, labelled)
+        by_file = Recoding.of(labelled.schema, by).coarser(labelled) if by else labelled
+        merged, joined = merge_levels(
+            by_file, top, data.recoding.merge_rare or 0, ordered=ordered,
+            groups=as_hierarchies(groups or ()), but={*bins, *given},
+        )  # fmt: skip
+        levels = own | given | joined
+        if only := [repr(name) for name, of in levels.items() if len(of.labels) == 1]:
+            _LOG.warning(
+                "%s: only one level is left of %s, so that it carries no information; merge fewer "
+                "levels (--merge-rare, --top-code)", data.sample, listed(only),
+            )  # fmt: skip
+        binned, made = bin_columns(merged, bins)
+        for name in bins:
+            say_kept(data, "--bins", name, table, made[name].labels)
+        for name, number in top.items():
+            say_kept(data, "--top-code", name, table, levels[name].labels, number)
+        _refuse_identifying(data, binned, bins)
+    dropped = dict.fromkeys(by.keys() - given.keys())
+    commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
+    recoding = Recoding.of(table.schema, {**dropped, **levels, **made})
+    return binned, Changes(table, recoding, tuple(commas))
+
+
+def _asked_recodings(
+    data: Data, table: Records, of_households: bool
+) -> tuple[dict[str, Merged | None], dict[str, Merged]]:
+    """Recodings of --recode-by and of --level by variable; options may not recode one twice."""
+    bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
     if both := sorted(bins.keys() & top.keys()):
         raise UsageError(
             f"--top-code: {both[0]!r} is also put into bins; leave it out of "
@@ -446,44 +478,32 @@ def recoded(
             "households; remove this row, and leave the variable out of --variables"
         )
     with located(data):
-        said = by_variable(data.recoding.level)
-        own = own_levels(table, said)
-        if both := sorted(by.keys() & own.keys()):
-            raise UsageError(
-                f"--level: {both[0]!r} is also recoded by {path}; give the value a row in this "
-                "file instead"
-            )
-        _refuse_design(data, table, {*bins, *top, *by}, of_households)
-        changed = _as_said(data, in_bins(table, own))
-        apart = check_labels(data, changed, {*ordered} - by.keys(), by_order, by)
-        if apart:
-            own |= own_levels(
-                table, {name: codes | said.get(name, set()) for name, codes in apart.items()}
-            )
-            changed = _as_said(data, in_bins(table, own))
-        say_labels(data, changed)
-        changed = Recoding.of(changed.schema, by).coarser(changed) if by else changed
-        given = {name: of for name, of in by.items() if of is not None}
-        changed, merged = merge_levels(
-            changed, top, data.recoding.merge_rare or 0, ordered=ordered,
-            groups=as_hierarchies(groups or ()), but={*bins, *given},
-        )  # fmt: skip
-        merged = own | given | merged
-        if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
-            _LOG.warning(
-                "%s: only one level is left of %s, so that it carries no information; merge fewer "
-                "levels (--merge-rare, --top-code)", data.sample, listed(only),
-            )  # fmt: skip
-        changed, made = bin_columns(changed, bins)
-        for name in bins:
-            say_kept(data, "--bins", name, table, made[name].labels)
-        for name, number in top.items():
-            say_kept(data, "--top-code", name, table, merged[name].labels, number)
-        _refuse_identifying(data, changed, bins)
-    dropped = dict.fromkeys(by.keys() - given.keys())
-    commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
-    recoding = Recoding.of(table.schema, {**dropped, **merged, **made})
-    return changed, Changes(table, recoding, tuple(commas))
+        own = own_levels(table, by_variable(data.recoding.level))
+    if both := sorted(by.keys() & own.keys()):
+        raise UsageError(
+            f"--level: {both[0]!r} is also recoded by {path}; give the value a row in this "
+            "file instead"
+        )
+    return by, own
+
+
+def _with_own_levels(
+    data: Data,
+    table: Records,
+    named: dict[str, Merged],
+    by: Mapping[str, Merged | None],
+    ordered: Collection[str],
+    by_order: bool,
+) -> tuple[Records, dict[str, Merged]]:
+    """Records with values of --level, and codes like 9999, as levels of their own; these levels."""
+    as_named = _as_said(data, in_bins(table, named))
+    apart = check_labels(data, as_named, ordered, by_order, by)
+    if not apart:
+        return as_named, named
+    said = by_variable(data.recoding.level)
+    found = {name: codes | said.get(name, set()) for name, codes in apart.items()}
+    own = named | own_levels(table, found)
+    return _as_said(data, in_bins(table, own)), own
 
 
 def _as_said(data: Data, table: Records) -> Records:

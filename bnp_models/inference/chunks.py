@@ -13,12 +13,10 @@ from bnp_models.inference.run import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing, StateT
 
-# The capacity grows when a sweep leaves more probability mass than the first number without a
-# component. In the first half of the warm-up, which starts from many components on purpose, the
-# limit is the second number.
-LEFT_OVER_TOLERANCE = 1e-4
-
-EARLY_LEFT_OVER_TOLERANCE = 1e-3
+# A sweep that leaves more probability mass without a component than a limit makes the capacity
+# grow. There is no limit before `Schedule.growth_start`, while chains lose their many initial
+# components; up to half of the warm-up it is the early one, and from then on the other.
+LEFT_OVER_TOLERANCE, EARLY_LEFT_OVER_TOLERANCE = 1e-4, 1e-3
 
 # Targets: bytes of the kept draws of a chunk on the device, and seconds of a chunk.
 _BUFFER_BYTES = 32 * 2**20
@@ -81,12 +79,12 @@ def shrink_chains(model, states, data, capacity):
 
 
 @jax.jit  # traced only once, both to learn its shapes and as the body of chunks
-def _sweep_chains(model, data, chain_keys, states, iteration, patience):
+def _sweep_chains(model, data, chain_keys, states, iteration, growth_start):
     """Sweep every chain once; return states, largest mass left over, and quantities to keep."""
 
     def one(key, state):
         of_sweep = jax.random.fold_in(key, iteration)
-        state, info = model.sweep(of_sweep, state, data, iteration - patience)
+        state, info = model.sweep(of_sweep, state, data, iteration - growth_start)
         return state, info.left_over, model.keep(state, info)
 
     states, left_over, kept = each_chain(one, chain_keys, states)
@@ -112,8 +110,8 @@ class Schedule(NamedTuple):
 
     warmup: Int[Array, ""] | int
     """Sweeps of the warm-up."""
-    patience: Int[Array, ""] | int
-    """Sweep from which on growth is decided by the stricter limit."""
+    growth_start: Int[Array, ""] | int
+    """Sweep from which on the capacity may grow."""
     thin: Int[Array, ""] | int = 1
     """Sweeps for each draw."""
     every: Int[Array, ""] | int = 1
@@ -169,7 +167,7 @@ def advance_chains(
     that is not kept writes to a spare slot behind the buffer.
     """
     start, stop = stretch
-    warmup, patience, thin, every, scalars_from = schedule
+    warmup, growth_start, thin, every, scalars_from = schedule
     keep, slots = kept
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
@@ -187,9 +185,9 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        # Patience has the same type as in `one_draw`; otherwise the sweep would be traced again.
+        # As an int32, as in `one_draw`; otherwise the sweep would be traced again.
         states, left_over, drawn = _sweep_chains(
-            model, data, chain_keys, states, iteration, jnp.int32(patience)
+            model, data, chain_keys, states, iteration, jnp.int32(growth_start)
         )
         states = jax.lax.cond(
             iteration < warmup,
@@ -199,8 +197,7 @@ def advance_chains(
         )
         early = iteration < warmup // 2
         tolerance = jnp.where(early, early_tolerance, LEFT_OVER_TOLERANCE)
-        # Chains that still lose the components of their initial states get no more slots.
-        tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
+        tolerance = jnp.where(iteration < growth_start, jnp.inf, tolerance)
         overflow = left_over > tolerance
         for name in keep:
             step, done = thin * strides[name], iteration + 1 - first[name]

@@ -48,8 +48,9 @@ from bnp_models.models.model import Growing, Model
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-EARLY_SHARE = 0.25
-"""Share of the warm-up after which arrays are reduced that only the initial states needed."""
+NO_GROWTH_SHARE = 0.25
+"""Share of the warm-up in which chains lose components of their initial states and get no more
+slots. After it, slots that only the initial states needed are removed."""
 
 
 class Task(NamedTuple):
@@ -121,10 +122,8 @@ class Driver:
         self.pending: list[dict[str, np.ndarray]] = []
         self.unfetched: tuple[list[Advanced], dict[str, int]] | None = None
         self.rate: float | None = None
-        # Last sweep of the part of the warm-up in which chains lose components of their initial
-        # states.
         growing = isinstance(self.model, Growing)
-        self.early_end = int(settings.num_warmup * EARLY_SHARE) if growing else 0
+        self.growth_start = int(settings.num_warmup * NO_GROWTH_SHARE) if growing else 0
 
     def run(
         self,
@@ -156,7 +155,7 @@ class Driver:
                 overflow = self._advance(goal)
                 if overflow:
                     self._grow()
-                elif self.iteration in (self.early_end, self.settings.num_warmup):
+                elif self.iteration in (self.growth_start, self.settings.num_warmup):
                     self._shrink()
                 goal = self._goal(max_seconds)
                 since, stop = processes.largest(time.perf_counter() - last_save, noted())
@@ -238,7 +237,7 @@ class Driver:
         self.slots = slots_of_buffer(available, settings.num_chains)
         program = advancing(options_of_loops(self.devices))
         schedule = Schedule(
-            settings.num_warmup, self.early_end, settings.thin, settings.parameters_every,
+            settings.num_warmup, self.growth_start, settings.thin, settings.parameters_every,
             settings.scalars_from,
         )  # fmt: skip
         given = {"schedule": schedule, "kept": Kept(settings.keep, self.slots)}
@@ -256,7 +255,7 @@ class Driver:
         settings, begin, began = self.settings, self.iteration, time.perf_counter()
         length = self.execution.chunk_sweeps
         stop = min(goal, chunk_end(begin, settings, self.slots, length, self.rate))
-        stop = min(stop, self.early_end) if begin < self.early_end else stop
+        stop = min(stop, self.growth_start) if begin < self.growth_start else stop
         groups = self._advance_groups(begin, stop)
         self.iteration = int(groups[0].reached)
         self.states = [group.states for group in groups]

@@ -168,11 +168,11 @@ class _Filled(NamedTuple):
 
 def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights:
     """Draw weights for what is proposed, Ga(n + 1, M)."""
-    split, a, b = move.is_split, move.stays, move.other
+    is_split, a, b = move.is_split, move.stays, move.other
     members = jnp.append(move.tables, jnp.sum(move.tables)).astype(log_x.dtype)
     log_q = loggamma_from_one(key, members + 1) - (0 if by_class else levels.log_mass)
     present = jnp.stack([log_x[a], log_x[b], log_x[a]])
-    proposed = jnp.stack([split, split, ~split])
+    proposed = jnp.stack([is_split, is_split, ~is_split])
     power = members if by_class else members + 1
     return _Weights(
         log_x=jnp.where(proposed, log_q, present),
@@ -183,18 +183,18 @@ def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights
 def _propose_empty(u, move, drawn, weights, classes, alpha, region, by_class) -> _Emptied:
     """Draw a place for class b, and its weight from a stick of the mass behind."""
     log_x, log_lambda = classes
-    split, a, b = move.is_split, move.stays, move.other
+    is_split, a, b = move.is_split, move.stays, move.other
     num_classes = log_x.size
     place = uniform_index(u[0], num_classes - 1)
-    order = jnp.where(split, jnp.arange(num_classes), _moved(b, place, num_classes))
-    levels = jnp.where(split, log_lambda[:, b], drawn)
+    order = jnp.where(is_split, jnp.arange(num_classes), _moved(b, place, num_classes))
+    levels = jnp.where(is_split, log_lambda[:, b], drawn)
     mass = 1.0 if by_class else region_mass(levels[:, None], region)[0]
     kept = log_x.at[a].set(weights.log_x[2])
     behind = (_positions(order) > _positions(order)[b]) & (jnp.arange(num_classes) != b)
     log_behind = jax.nn.logsumexp(jnp.where(behind, kept, -jnp.inf))
     log_1mv = jnp.log(u[1]) / alpha
     log_drawn = log_behind + jnp.log(-jnp.expm1(log_1mv)) - log_1mv
-    log_empty = jnp.where(split, log_x[b], log_drawn)
+    log_empty = jnp.where(is_split, log_x[b], log_drawn)
     log_q_weight = (
         jnp.log(alpha) + alpha * log_behind - (alpha + 1) * jnp.logaddexp(log_empty, log_behind)
     )
@@ -229,14 +229,14 @@ def _log_ratio(move, weights, emptied, filled, alpha):
 
 def _assemble(move, levels: SideLevels, emptied, filled, log_lambda):
     """The proposed labels, log weights and log level probabilities, the classes in their order."""
-    split, a, b = move.is_split, move.stays, move.other
-    order = jnp.where(split, filled.order, emptied.order)
-    log_x = jnp.where(split, filled.log_x, emptied.log_x)[order]
-    of_a = jnp.where(split, levels.log_level[:, 0], levels.log_level[:, 2])
-    of_b = jnp.where(split, levels.log_level[:, 1], emptied.levels)
+    is_split, a, b = move.is_split, move.stays, move.other
+    order = jnp.where(is_split, filled.order, emptied.order)
+    log_x = jnp.where(is_split, filled.log_x, emptied.log_x)[order]
+    of_a = jnp.where(is_split, levels.log_level[:, 0], levels.log_level[:, 2])
+    of_b = jnp.where(is_split, levels.log_level[:, 1], emptied.levels)
     log_lambda = log_lambda.at[:, a].set(of_a).at[:, b].set(of_b)[:, order]
-    z, split = move.labels
-    labels = _positions(order)[z], None if split is None else split[order]
+    z, cell_split = move.labels
+    labels = _positions(order)[z], None if cell_split is None else cell_split[order]
     return labels, ClassParameters(log_x, log_lambda)
 
 

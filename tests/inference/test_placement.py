@@ -40,7 +40,7 @@ init = jax.eval_shape(
 
 def sweeps(data, keys, states):
     return chunks.advance_chains(
-        model, data, keys, states, chunks.Stretch(0, 8), chunks.Schedule(warmup=0, patience=0),
+        model, data, keys, states, chunks.Stretch(0, 8), chunks.Schedule(warmup=0, growth_start=0),
         chunks.Kept(model.scalars, slots=1),
     )
 

@@ -29,14 +29,10 @@ class LatentClassOptions(
     a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
     b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
     reorder: bool = option(
-        True,
-        """Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.""",
+        True, "Whether to make moves that exchange adjacent classes together with their weights."
     )
     swap: bool = option(
-        True,
-        """Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.""",
+        True, "Whether to make moves that exchange classes and leave the weights in place."
     )
     split_merge_every: int = option(
         4, "Sweeps between split-merge moves; 0 turns them off.", least=0

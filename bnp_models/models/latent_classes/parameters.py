@@ -76,7 +76,7 @@ def update_parameters_marginal(
         draw = _draw_truncated_classes
     else:
         draw = _draw_truncated_mixture
-    drawn = draw(model, [*step_keys, key_shape], state, data, counts, class_counts)
+    drawn = draw(model, (key_shape, *step_keys), state, data, counts, class_counts)
     alpha = model.draw_alpha(key_alpha, drawn.sum_log_1mv)
     state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
     return state, drawn.log_mass, drawn.augmented, drawn.accepted
@@ -116,9 +116,10 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
 def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
     """Draw level probabilities, their prior and sticks, given the counts of the sample."""
     alpha = state.alpha
-    level_shape = draw_level_shape(model, keys[5], state, data, counts)
-    log_lambda = data.levels.with_shape(level_shape).draw(keys[0], counts)
-    log_pi, sum_log_1mv = model.draw_weights(keys[1], class_counts, alpha)
+    key_shape, key_levels, key_pi, *_ = keys
+    level_shape = draw_level_shape(model, key_shape, state, data, counts)
+    log_lambda = data.levels.with_shape(level_shape).draw(key_levels, counts)
+    log_pi, sum_log_1mv = model.draw_weights(key_pi, class_counts, alpha)
     return Drawn(
         log_pi=log_pi,
         log_lambda=log_lambda,
@@ -132,13 +133,14 @@ def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn
 
 def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
     """Draw level probabilities of truncated classes, and sticks of the observed weights."""
-    level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
+    key_shape, key_levels, key_rho, *_ = keys
+    level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
     log_lambda, log_mass, accepted = update_levels_truncated(
-        keys[0], state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
+        key_levels, state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
         data.feasible, Tilt(nothing, nothing),
     )  # fmt: skip
-    log_rho, sum_log_1mv = model.draw_weights(keys[1], class_counts, state.alpha)
+    log_rho, sum_log_1mv = model.draw_weights(key_rho, class_counts, state.alpha)
     log_pi = log_rho - log_mass
     return Drawn(
         log_pi=log_pi - jax.nn.logsumexp(log_pi),
@@ -157,21 +159,22 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     Impossible records are drawn only as counts by class, for the update of the sticks. They are not
     used for the level probabilities.
     """
+    key_shape, key_tilt, key_levels, key_observed, key_augmented, key_sticks = keys
     log_pi, alpha = state.log_pi, state.alpha
     num_records = jnp.asarray(data.num_records, log_pi.dtype)
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
-    level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
-    tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
+    level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
+    tilt, log_s = stick_tilt(key_tilt, log_pi, log_mass, alpha, num_records)
     log_lambda, log_mass, accepted = update_levels_truncated(
-        keys[1], state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
+        key_levels, state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
         data.feasible, tilt,
     )  # fmt: skip
-    log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
+    log_pi = draw_observed_weights(key_observed, class_counts, log_mass, log_s, alpha)
     log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
-    augmented = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
+    augmented = draw_augmented(key_augmented, log_outside, log_pi + log_mass, num_records)
     too_many = _too_many(augmented)
     augmented = jnp.where(too_many, 0, augmented)
-    log_sticks, sum_log_1mv = model.draw_weights(keys[4], class_counts + augmented, alpha)
+    log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
     return Drawn(
         # If the impossible records cannot be counted, the weights that were drawn before stay.
         log_pi=jnp.where(too_many, log_pi, log_sticks),

@@ -89,7 +89,7 @@ class Chains:
             chunks.advancing(options_of_loops(jax.devices())),
             self.model,
             data,
-            schedule=chunks.Schedule(warmup=2**30, patience=0),
+            schedule=chunks.Schedule(warmup=2**30, growth_start=0),
             kept=chunks.Kept(self.model.scalars, slots=1),
             early_tolerance=np.inf if fixed else chunks.EARLY_LEFT_OVER_TOLERANCE,
         )

@@ -230,7 +230,7 @@ def compiled(model, table, conditions, num_chains, tau1=False):
         else:
             function = partial(
                 chunks.advance_chains, stretch=chunks.Stretch(0, 64),
-                schedule=chunks.Schedule(warmup=0, patience=0),
+                schedule=chunks.Schedule(warmup=0, growth_start=0),
                 kept=chunks.Kept(model.scalars, slots=1),
             )  # fmt: skip
             arguments = model, data, keys, states

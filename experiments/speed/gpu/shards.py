@@ -67,7 +67,7 @@ def program(name, num_devices):
     def sweeps(data, keys, states):
         return chunks.advance_chains(
             model, data, keys, states, chunks.Stretch(0, 8),
-            chunks.Schedule(warmup=0, patience=0), chunks.Kept(model.scalars, slots=1),
+            chunks.Schedule(warmup=0, growth_start=0), chunks.Kept(model.scalars, slots=1),
         )  # fmt: skip
 
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(init, data, keys))
