@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fuzzing import check_refusal, ended, fuzzed, odd_text, plain_labels
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from markupsafe import Markup
 from pages import Page, check_well_formed
@@ -137,7 +137,8 @@ def bare(name):
 @st.composite
 def schemas(draw):
     """Names and labels of any text, some for filing, and which pages to look at."""
-    levels = [draw(distinct(labels, size)) for size in SCHEMA.num_levels]
+    # Labels of blanks only are missing values.
+    levels = [draw(distinct(labels.filter(str.strip), size)) for size in SCHEMA.num_levels]
     # A header of labels is taken for a record, and refused.
     taken = {*TAKEN, *(bare(label) for of in levels for label in of)}
     names = draw(distinct(labels.filter(lambda name: bare(name) not in taken), len(NAMES)))
@@ -336,7 +337,8 @@ def test_tables_for_spreadsheets_hold_no_formula(rows, header):
 def check_whole(made, schema, filed, monkeypatch):
     """Commands on a file with these names and labels, to the end; only the draws are given."""
     monkeypatch.setattr(runs, "sample", functools.partial(run_of, made.run.draws))
-    text = " ".join(filed)
+    text, names = " ".join(filed), list(map(bare, schema.variables))
+    assume(all(names) and len(set(names)) == len(names))
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         sample, out = Path(folder) / "sample.csv", Path(folder) / "out"
         frame = bnp.Microdata(schema, made.codes).to_frame().astype(object)
@@ -344,7 +346,7 @@ def check_whole(made, schema, filed, monkeypatch):
         given = [f"{sample}", "--sep=,", "--encoding=utf-8-sig", "--model=nplcm", "--components=4",
                  "--chains=2", "--draws=20", "--allow-identifying", f"--out={out}"]  # fmt: skip
         done = ended(["risk", "--population-size=200", f"--title={text}", f"--id={text}", *given])
-        if text not in schema.variables:
+        if text not in names:
             check_refusal(done, folder)
         done = ended(["risk", "--population-size=200", f"--title={text}", *given])
         assert done.code == 0 and "Traceback" not in done.err, done
@@ -358,7 +360,7 @@ def check_whole(made, schema, filed, monkeypatch):
         check_folder(out)
         reading = bnp.io.Reading(sep=",", encoding="utf-8")
         read, _ = bnp.io.read_frame(out / "synthetic_1.csv", reading=reading)
-        for name, labels in zip(schema.variables, schema.levels, strict=True):
+        for name, labels in zip(names, schema.levels, strict=True):
             # Values may be read, and are then written, without blanks at their ends.
             assert {label.strip() for label in read[name]} <= {label.strip() for label in labels}
 
