@@ -43,7 +43,7 @@ CASES = [
          "'declare it or correct the value'", "say --missing '*'", "refused",
          "tests/data/test_spelling.py::test_files_are_normalised_like_levels_that_were_merged"),
     Case("weights that nobody named", f"risk 03_weights/good.csv {_N}",
-         "'put numbers into bins'", "name of design weights: they are no key variable; say --weights",
+         "'put numbers into bins'", "design weights: they are no key variable; say --weights w",
          "refused",
          "tests/cli/test_weights.py::"
          "test_weights_that_do_not_fit_are_named_before_the_chains"),
