@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bnp_models.cli.main import main
-from bnp_models.synthesis import margins
+from bnp_models.synthesis import posterior_margins as margins
 
 SHORT = ["--chains", "2", "--warmup", "30", "--draws", "20", "--quiet"]
 MODEL = ["--model", "nplcm", "--components", "4"]

@@ -6,7 +6,7 @@ import pytest
 from nested import tiny_households
 
 import bnp_models as bnp
-from bnp_models.synthesis import margins as margins_of_levels
+from bnp_models.synthesis import posterior_margins as margins_of_levels
 
 
 def test_margins_are_named_and_thinned(latent):
