@@ -45,7 +45,7 @@ def test_imports_go_down_only():
 
 PLANTED = {
     "upward": ("inference/run.py", "from bnp_models.report import pages"),
-    "sideways": ("risk/population.py", "from bnp_models.synthesis import margins"),
+    "sideways": ("risk/population.py", "from bnp_models.synthesis import posterior_margins"),
     "within the kernels": (
         "kernels/numerics/counting.py",
         "from bnp_models.kernels.boxes import region",
