@@ -358,11 +358,8 @@ def _num_alone(frame: pd.DataFrame) -> int:
 def _good_for(method: str, of_persons: bool) -> str:
     """Line that says what files made by a method are for, and which option makes other files."""
     if method == "predictive":
-        other = (
-            ("; for tables that are close to those of the sample, say --for tables")
-            if of_persons
-            else ""
-        )
+        other = "; for tables that are close to those of the sample, say --for tables"
+        other = other if of_persons else ""
         return (
             "use: estimates with standard errors, which combine all files "
             f"(bnp.evaluation.combine_partially_synthetic){other}"

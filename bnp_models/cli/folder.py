@@ -276,6 +276,21 @@ def reading_of(data: Data) -> Reading:
         raise UsageError(f"--thousands: {error}") from None
 
 
+def columns_with(data: Data, wanted: Sequence[str]) -> Sequence[str]:
+    """Names of the columns of the sample, after checking that it has the wanted ones.
+
+    Raises
+    ------
+    MicrodataError
+        If it lacks one.
+    """
+    names = columns_of_file(data.sample, reading_of(data), (*(data.variables or ()), *wanted))
+    for name in wanted:
+        if name not in names:
+            raise unknown_variable(name, names).in_file(data.sample)
+    return names
+
+
 def variables_of(data: Data) -> Sequence[str] | None:
     """Columns that are read: those of --variables, or all but those of --drop; None for all.
 
@@ -284,13 +299,11 @@ def variables_of(data: Data) -> Sequence[str] | None:
     UsageError
         If both are given, or there is no such column, or none that --missing names.
     """
-    reading = reading_of(data)
-    if reading.missing_of:
-        named = [name for name, _ in reading.missing_of]
-        names = columns_of_file(data.sample, reading, (*(data.variables or ()), *named))
-        for name in named:
-            if name not in names:
-                raise UsageError(f"--missing: {unknown_variable(name, names).in_file(data.sample)}")
+    if missing_of := reading_of(data).missing_of:
+        try:
+            columns_with(data, [name for name, _ in missing_of])
+        except MicrodataError as error:
+            raise UsageError(f"--missing: {error}") from None
     if not data.drop:
         return data.variables
     if data.variables is not None:
@@ -298,10 +311,10 @@ def variables_of(data: Data) -> Sequence[str] | None:
             "--drop: names columns to leave out, but --variables or --keys name the columns to "
             "read; give only one of them"
         )
-    names = columns_of_file(data.sample, reading, data.drop)
-    for name in data.drop:
-        if name not in names:
-            raise UsageError(f"--drop: {unknown_variable(name, names).in_file(data.sample)}")
+    try:
+        names = columns_with(data, data.drop)
+    except MicrodataError as error:
+        raise UsageError(f"--drop: {error}") from None
     return [name for name in names if name not in data.drop]
 
 

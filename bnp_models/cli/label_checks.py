@@ -231,9 +231,9 @@ def _check_notation(
         )
     if are_numbers(sorted_labels(plain)):
         _LOG.warning(
-            "%s: column %r %s, but is read as labels; with --decimal '%s' it is read as numbers"
-        ,
-                     data.sample, name, looks, notation.decimal)  # fmt: skip
+            "%s: column %r %s, but is read as labels; with --decimal '%s' it is read as numbers",
+            data.sample, name, looks, notation.decimal,
+        )  # fmt: skip
 
 
 def _codes_among_numbers(
@@ -290,6 +290,6 @@ def say_kept(
     }
     if kept:
         _LOG.warning(
-            "%s: with %s, levels of column %r that are not single numbers stay as they are: %s"
-        ,
-                     data.sample, option, name, with_counts(list(kept), kept))  # fmt: skip
+            "%s: with %s, levels of column %r that are not single numbers stay as they are: %s",
+            data.sample, option, name, with_counts(list(kept), kept),
+        )  # fmt: skip

@@ -12,6 +12,7 @@ import pandas as pd
 
 from bnp_models.cli.commands import Protect
 from bnp_models.cli.folder import (
+    columns_with,
     located,
     reading_of,
     shows_progress,
@@ -37,7 +38,7 @@ from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
-from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
+from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import warnings_of
@@ -80,8 +81,7 @@ def protect_sample(command: Protect) -> int:
     settings = recorded_settings(
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
         suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
-        strata=asked.strata, carry=asked.carry, link=asked.link,
-        no_merge=asked.no_merge,
+        strata=asked.strata, carry=asked.carry, link=asked.link, no_merge=asked.no_merge,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk, population_size=size, progress=shows_progress(command.output)
@@ -108,15 +108,13 @@ def _read_beside(command: Protect) -> pd.DataFrame:
 
     All that writing needs of the sample is read before chains are run.
     """
-    data, reading = command.data, reading_of(command.data)
+    data = command.data
     wanted = [*_carried(command), *(name for name, _ in command.protection.link)]
-    columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *wanted))
-    for name in wanted:
-        if name not in columns:
-            raise unknown_variable(name, columns).in_file(data.sample)
+    columns = columns_with(data, wanted)
     if not wanted:
         return pd.DataFrame()
-    frame, _ = read_frame(data.sample, [name for name in columns if name in wanted], reading)
+    kept = [name for name in columns if name in wanted]
+    frame, _ = read_frame(data.sample, kept, reading_of(data))
     return frame
 
 
@@ -247,7 +245,7 @@ def _write_protected(
         run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
-        no_merge=asked.no_merge,         k=_targets(command), strata=strata,
+        no_merge=asked.no_merge, k=_targets(command), strata=strata,
     )  # fmt: skip
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None

@@ -2,34 +2,30 @@
 rules."""
 
 import logging
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from bnp_models.cli.changes import Changes
-from bnp_models.cli.folder import located, reading_of, variables_of
+from bnp_models.cli.column_checks import refuse_design, refuse_identifying, tell_of_settled
+from bnp_models.cli.folder import columns_with, located, reading_of, variables_of
 from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say_labels
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
 from bnp_models.data.bins import bin_columns, in_bins
-from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
-from bnp_models.data.display import first_parts
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_columns import household_columns
 from bnp_models.data.households import NUMBERED_ANEW, Households, read_households
-from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
-from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
+from bnp_models.data.reading import read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
-from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, text_of
 from bnp_models.data.source import Source
-from bnp_models.data.spelling import are_dates
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import OTHER_SEX, find_head
@@ -46,13 +42,9 @@ from bnp_models.zeros.settled import (
     ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
-from bnp_models.zeros.suggestions import settled_conditions, settling_variables
+from bnp_models.zeros.suggestions import settled_conditions
 
 _LOG = logging.getLogger(__name__)
-
-# Records that would speak against it by chance, from which on a variable is said to settle another;
-# and variables up to which all pairs are looked at.
-NO_CHANCE, _MOST_SETTLED = 20.0, 50
 
 
 def read_sample(
@@ -99,7 +91,7 @@ def read_sample(
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
-    _tell_of_settled(data, table, tied)
+    tell_of_settled(data, table, tied)
     of_levels = None
     if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
         with located(data):
@@ -119,23 +111,6 @@ def read_sample(
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
-
-
-def _tell_of_settled(data: Data, table: Records, tied: bool) -> None:
-    """Say which variables settle others, unless structural zeros are given."""
-    if data.conditions is not None or len(table.schema.variables) > _MOST_SETTLED:
-        return
-    pairs = [p for p in settling_variables(table, NO_CHANCE) if p not in data.settles]
-    if not pairs:
-        return
-    said = first_parts([f"{by!r} settles {of!r}" for by, of in pairs], "pair")
-    by, of = pairs[0]
-    zeros = f"--settles {shlex.quote(f'{by}={of}')} says so, and " if tied else ""
-    drop = "to leave it out" if data.variables else f"--drop {as_option([*data.drop, of])}"
-    _LOG.warning(
-        "%s: %s in all records, which the model does not know; %s%s loses nothing that the other "
-        "column does not say", data.sample, said, zeros, drop,
-    )  # fmt: skip
 
 
 def conditions_of(
@@ -198,10 +173,9 @@ def with_empty_levels(
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
-    untied = (
+    untied = "" if tied else (
         ", but the model takes no structural zeros, and may draw other values for these records"
-    )
-    untied = "" if tied else untied
+    )  # fmt: skip
     for sentence in in_words(table, made):
         _LOG.warning(
             "%s: %s; these values become the level %r%s",
@@ -270,7 +244,8 @@ def _check_household_columns(
     for name in found.sizes:
         raise MicrodataError(
             "is the number of persons of each household, and would be drawn for each person; say "
-            f"so with --household-variables, or leave it out (--drop {as_option([name])})",
+            "so with --household-variables, or leave it out (--drop "
+            f"{as_option([*data.drop, name])})",
             file=data.sample, column=name,
         )  # fmt: skip
     for name in found.numbers:
@@ -372,14 +347,12 @@ def weights_and_variables(
                 file=data.sample,
                 column=name,
             )
-    reading = reading_of(data)
     if data.variables is None and beside:
-        names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
-        for name in map(str, beside.values()):
-            if name not in names:
-                raise unknown_variable(name, names).in_file(data.sample)
+        names = columns_with(data, tuple(map(str, beside.values())))
         variables = [name for name in variables or names if name not in beside.values()]
-    weights = None if data.weights is None else read_weights(data.sample, data.weights, reading)
+    weights = (
+        None if data.weights is None else read_weights(data.sample, data.weights, reading_of(data))
+    )
     return weights, variables
 
 
@@ -428,7 +401,7 @@ def recoded(
     by, named = _asked_recodings(data, table, of_households)
     given = {name: of for name, of in by.items() if of is not None}
     with located(data):
-        _refuse_design(data, table, {*bins, *top, *by}, of_households)
+        refuse_design(data, table, {*bins, *top, *by}, of_households)
         labelled, own = _with_own_levels(data, table, named, by, {*ordered} - by.keys(), by_order)
         say_labels(data, labelled)
         by_file = Recoding.of(labelled.schema, by).coarser(labelled) if by else labelled
@@ -447,7 +420,7 @@ def recoded(
             say_kept(data, "--bins", name, table, made[name].labels)
         for name, number in top.items():
             say_kept(data, "--top-code", name, table, levels[name].labels, number)
-        _refuse_identifying(data, binned, bins)
+        refuse_identifying(data, binned, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **levels, **made})
@@ -512,89 +485,3 @@ def _as_said(data: Data, table: Records) -> Records:
         return table
     schema = as_numbers(table.schema, by_variable(data.recoding.number))
     return table.recoded(schema, table.codes)
-
-
-def _refuse_design(
-    data: Data, table: Records, recoded: Collection[str], of_households: bool
-) -> None:
-    """Refuse weights and numbers of persons as key variables, unless they were asked for."""
-    if data.allow_identifying:
-        return
-    asked = {*(data.variables or ()), *recoded}
-    if (name := count_variable(table)) is not None and name not in asked:
-        raise MicrodataError(
-            "the rows look like a table of counts: no two have the same values of the other "
-            "columns, and this one says how many persons have them; write each row as many times "
-            "as it counts. If the column is a key variable, name it in --variables, or say "
-            "--allow-identifying",
-            column=name,
-        )
-    if found := [name for name in weight_variables(table) if name not in asked]:
-        first, *others = found
-        by_weights = data.takes_weights and data.weights is None and not of_households
-        refused = "is refused too" if len(others) == 1 else "are refused too"
-        also = f"; {listed(map(repr, others))} {refused}" if others else ""
-        how = f"say --weights {shlex.quote(first)}, or " if by_weights else ""
-        raise MicrodataError(
-            f"has numbers and the name of design weights{also}: they are no key "
-            f"variable; {how}leave {'them' if others else 'it'} out (--drop "
-            f"{as_option([*data.drop, *found])}). What is a key variable, name in --variables, or "
-            "say --allow-identifying",
-            column=first,
-        )
-    counts = [n for n in columns_of_file(data.sample, reading_of(data)) if is_count_name(n)]
-    counts = [name for name in counts if name not in asked]
-    kept = [j for j, name in enumerate(table.schema.variables) if name not in counts]
-    if counts and len(np.unique(table.tabulated.codes[:, kept], axis=0)) == table.n:
-        _LOG.warning(
-            "%s: no two rows have the same values, and column %r is called like a number of "
-            "persons; if each row stands for several, write it as many times",
-            data.sample, counts[0],
-        )  # fmt: skip
-
-
-def _refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
-    """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
-    if data.allow_identifying:
-        return
-    asked = set() if data.levels is None else set(read_levels(data.levels))
-    asked = (asked | set(data.variables or ())) - set(bins)
-    found = [
-        one for one in identifying_variables(table, asked)
-        # Bins of a sorted file are runs of records, as households are.
-        if one.group is None or one.variable not in bins
-    ]  # fmt: skip
-    if not found:
-        return
-    first, *others = found
-    levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
-    # With --variables nothing more is refused: what is left out by name has to be known at once.
-    also = ""
-    if others:
-        names = listed(repr(one.variable) for one in others)
-        also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
-    # It may be what records are to be told by.
-    by_id = data.takes_id and data.id is None and first.alone == 1 and not first.decimals
-    carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
-    dropped = as_option([*data.drop, *(one.variable for one in found)])
-    raise MicrodataError(
-        f"{first.why}{also}: an identifier cannot be a key variable, and exact values reveal who a "
-        f"person is. Choose --variables without {'them' if others else 'it'} (or --drop "
-        f"{dropped}), {_coarser(found, levels)}or say --allow-identifying{carried}",
-        column=first.variable,
-    )
-
-
-def _coarser(found: Sequence[Identifying], levels: Mapping[str, Sequence[Label]]) -> str:
-    """Advice, in words, on options that make some of these columns coarser."""
-    values = [one for one in found if one.group is None]
-    dates = [one for one in found if are_dates(levels[one.variable])]
-    values = [one for one in values if one not in dates]
-    numbers = [one for one in values if one.numbers]
-    said = "put years, months or ages in the place of dates, " if dates else ""
-    if numbers:
-        coarsest = min(numbers, key=lambda one: one.alone)
-        said += f"put numbers into bins (--bins {shlex.quote(f'{coarsest.variable}=20')}), "
-    if len(values) > len(numbers):
-        said += "merge rare levels (--merge-rare 10), "
-    return said

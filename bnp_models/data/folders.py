@@ -144,7 +144,7 @@ def _respelled(
     source: Source,
     reading: Reading,
 ) -> Merged | None:
-    """What becomes of the labels of a variable as they are to be read; None where all stay."""
+    """Recoding of a variable to its labels as they are to be read; None where all stay."""
     labels = table.schema.levels[table.schema.variables.index(name)]
     counts = level_counts(table, name)
     seen = {label: int(n) for label, n in zip(labels, counts, strict=True) if n}

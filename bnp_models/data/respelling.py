@@ -283,7 +283,7 @@ def _told_notation(
 def _one_spelling(
     counts: Mapping[Label, int], name: str, declared: Sequence[Label], source: Source
 ) -> dict[Label, Label]:
-    """What becomes of labels so that each value has one spelling; what is changed is said."""
+    """New labels, by old one, that give each value one spelling; a message says what changed."""
     new = one_spelling(counts, declared)
     if not new:
         return new
