@@ -38,7 +38,13 @@ from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import AttackRisk, attack_risk, check_columns, refit
-from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.posterior import (
+    NoAttack,
+    Posterior,
+    check_source,
+    model_of,
+    read_posterior,
+)
 from bnp_models.evaluation.files import read_like
 from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
@@ -68,7 +74,11 @@ class _Files(NamedTuple):
 def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(command)
-    posterior, coded = _checked_posterior(command, given)
+    no_attack = None
+    try:
+        posterior, coded = _checked_posterior(command, given)
+    except NoAttack as error:
+        posterior, coded, no_attack = None, None, str(error)
     names = _names_of(command.synthetic)
     output, measures = command.output, command.measures
 
@@ -93,7 +103,7 @@ def evaluate(command: Evaluate) -> int:
             close()
         lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
         sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
-        result = dataclasses.replace(result, sources=sources, attack=attack)
+        result = dataclasses.replace(result, sources=sources, attack=attack, no_attack=no_attack)
         summary = result.summary(names, measures.seed)
         settings = {
             "command": output.command,
@@ -137,7 +147,8 @@ def _checked_files(command: Evaluate) -> _Files:
     as_level = data.text.empty_as_level or data.text.settles_empty
     if as_level:
         persons = with_empty_levels(data, persons)
-    persons, changes = recoded(data, persons, of_households=households.household is not None)
+    of_household = original.of_household if isinstance(original, Households) else None
+    persons, changes = recoded(data, persons, of_household=of_household)
     bins: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
