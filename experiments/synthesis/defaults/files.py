@@ -27,9 +27,10 @@ class RealFile:
     """Structural zeros that the models are given, as CSV."""
 
     def population(self, folder: Path) -> pd.DataFrame:
-        """All records, as text."""
+        """All records whose numbers are known, as text."""
         frame = pd.read_csv(folder / self.path, dtype=str, keep_default_na=False)
-        return frame[list(self.variables)]
+        known = (frame[list(self.bins)] != "unknown").all(axis=1)
+        return frame.loc[known, list(self.variables)].reset_index(drop=True)
 
 
 FILES = {

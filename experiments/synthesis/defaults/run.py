@@ -126,7 +126,7 @@ def judged(file, folder, out):
     """Figures of `bnp-models evaluate`."""
     files = sorted(out.glob("synthetic_*.csv"))
     command("evaluate", folder / "sample.csv", *files, *options(file, folder), "--holdout",
-            folder / "holdout.csv", "--keys", ",".join(file.keys), "--targets", file.target,
+            folder / "holdout.csv", "--levels", folder / "levels.csv", "--keys", ",".join(file.keys), "--targets", file.target,
             "--out", out / "judged", "--force", "--quiet")  # fmt: skip
     found = json.loads((out / "judged" / "evaluation.json").read_text())
     uniques, [keys] = found["replicated_uniques"], found["disclosure"]
@@ -164,6 +164,8 @@ def rows_of(name, seed, data, work, results):
     labels = {
         column: sorted(everyone[column].unique()) for column in everyone if column not in file.bins
     }
+    rows = [(column, label) for column, of in labels.items() for label in of]
+    bnp.io.write_frame(pd.DataFrame(rows, columns=["variable", "level"]), folder / "levels.csv")
     _, bins = bnp.bin_columns(sample, file.bins)
 
     def coded(frame):
