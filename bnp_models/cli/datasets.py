@@ -41,7 +41,8 @@ from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import read_draws, write_netcdf
 from bnp_models.inference.driver import keys_of
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Settings
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report

@@ -20,7 +20,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.run import Settings, interval_of_arrays
+from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
 
 CELL_OPTIONS = ("cells", "hyperparameters")

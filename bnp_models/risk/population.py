@@ -25,8 +25,9 @@ from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import RecordsRun, Run, Settings
+from bnp_models.inference.run import RecordsRun, Run
 from bnp_models.inference.sampling import coded_input
+from bnp_models.inference.trace import Settings
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import PredictsCells

@@ -11,7 +11,7 @@ import pytest
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.schema import MicrodataError
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.risk.protected_risks import ProtectedRisks

@@ -10,7 +10,7 @@ from harness import Z_LIMIT
 from scipy import stats
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import ties
 from bnp_models.risk.evaluator import record_risks
 from bnp_models.risk.ties import Tied, Ties

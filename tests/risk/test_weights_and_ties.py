@@ -14,7 +14,7 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import evaluator
 from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.risk.protected_risks import ProtectedRisks

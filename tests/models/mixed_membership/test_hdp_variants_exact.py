@@ -36,7 +36,7 @@ from truncated import (
 
 import bnp_models as bnp
 from bnp_models import HDPMixedMembership, MixedMembership
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.models.mixed_membership import feasible as mixed_membership_feasible
 from bnp_models.models.mixed_membership.start import prepare_records
