@@ -66,7 +66,7 @@ def checked_input(command: Sampling) -> Inputs:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
-            tied=model.conditions_type is not None,
+            takes_zeros=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)

@@ -64,7 +64,9 @@ def twelve(run):
 
 
 def risks_of(run, ties=False):
-    return ProtectedRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
+    return ProtectedRisks(
+        run, POPULATION, overdispersion=ties, num_draws=1000, key=jax.random.key(1)
+    )
 
 
 def by_hand(codes, fine, groups, mask):
