@@ -457,7 +457,7 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
     )  # fmt: skip
 
 
-def _same(recorded: Any, value: Any) -> bool:
+def _same(recorded: object, value: object) -> bool:
     """Whether a setting is that of the run, whose file may say more of it."""
     if isinstance(recorded, dict) and isinstance(value, dict):
         return value.items() <= recorded.items()

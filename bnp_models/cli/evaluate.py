@@ -52,6 +52,7 @@ _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
 _MEASURES = 0x4D454153
 Table: TypeAlias = Records | Households
+Units: TypeAlias = Microdata | Households
 
 _OF_HOUSEHOLDS = ("household_variables", "rules", "roles", "quantities")
 
@@ -81,7 +82,7 @@ class _Original(NamedTuple):
 def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(command)
-    posterior, coded = _checked_posterior(command, given)
+    attacked = _checked_posterior(command, given)
     names = _names_of(command.synthetic)
     output, measures = command.output, command.measures
 
@@ -90,9 +91,9 @@ def evaluate(command: Evaluate) -> int:
             (out / name).unlink(missing_ok=True)
         records: dict[str, Callable[[Path], None]] = {}
         attack = None
-        if posterior is not None:
+        if attacked is not None:
             # First, as it may be refused.
-            attack = _attack(command, given, posterior, coded)
+            attack = _attack(command, given, *attacked)
             if not output.no_records:
                 records[_RECORDS] = functools.partial(write_table, attack.records())
         tell, close = _progress(output)
@@ -328,7 +329,7 @@ def _recodings(path: str) -> list[dict[str, Any]]:
     return steps
 
 
-def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | None, Table | None]:
+def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior, Units] | None:
     """Draws that the files come from, and the original as it was coded for them."""
     original, attack, households = given.original, command.attack, command.households
     if attack.posterior is None:
@@ -338,7 +339,7 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
                     f"{flag(name)}: needs --posterior, the posterior.nc that synthesize wrote with "
                     "the files"
                 )
-        return None, None
+        return None
     if households.household is None and attack.target is not None:
         raise UsageError(
             "--target: is only for persons within households; leave it out, or give --household"
@@ -374,7 +375,7 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
     return posterior, coded
 
 
-def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Any) -> AttackRisk:
+def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Units) -> AttackRisk:
     """Attack every record that is alone with its values."""
     progress = shows_progress(command.output)
     key_refit, key = Keys(jax.random.key(command.measures.seed), 2)
