@@ -13,18 +13,19 @@ from bnp_models.inference.run import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing, StateT
 
-# A sweep that leaves more probability mass without a component than a limit makes the capacity
-# grow. There is no limit before `Schedule.growth_start`, while chains lose their many initial
-# components; up to half of the warm-up it is the early one, and from then on the other.
+# The capacity grows if a sweep leaves more probability mass without a component than a limit. There
+# is no limit before `Schedule.growth_start`, while chains lose their many initial components. The
+# early limit holds up to half of the warm-up, and the other limit from then on.
 LEFT_OVER_TOLERANCE, EARLY_LEFT_OVER_TOLERANCE = 1e-4, 1e-3
 
-# Targets: bytes of the kept draws of a chunk on the device, and seconds of a chunk.
+# Target size of the draws that a chunk keeps on the device, in bytes.
 _BUFFER_BYTES = 32 * 2**20
 
-# Largest number of scalars that a chunk keeps, on a CPU and on an accelerator, which makes more
-# sweeps in the same time; and largest number of arrays.
+# Largest number of draws of scalars that a chunk keeps, on a CPU and on an accelerator (which is
+# faster); and largest number of draws of arrays.
 _MAX_SCALARS, _MAX_ARRAYS = (64, 512), 64
 
+# Target duration of a chunk.
 _CHUNK_SECONDS = 0.5
 
 
@@ -100,9 +101,9 @@ class Stretch(NamedTuple):
     """Sweeps of a chunk."""
 
     start: Int[Array, ""] | int
-    """The first."""
+    """The first sweep."""
     stop: Int[Array, ""] | int
-    """The one after the last."""
+    """The sweep after the last one."""
 
 
 class Schedule(NamedTuple):
@@ -115,7 +116,7 @@ class Schedule(NamedTuple):
     thin: Int[Array, ""] | int = 1
     """Sweeps for each draw."""
     every: Int[Array, ""] | int = 1
-    """Draws for each draw whose arrays are kept."""
+    """Interval between draws whose arrays are kept."""
     scalars_from: Int[Array, ""] | int | None = None
     """Sweep from which on scalars are kept; None: from the end of the warm-up."""
 

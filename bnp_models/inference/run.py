@@ -25,9 +25,9 @@ KEPT_AT_MOST = 4
 MAX_SWEEPS = 2**31
 
 MOST_KEPT = 2**28
-"""Bytes of the arrays of a run's first draws, about, where nobody says how many are kept."""
+"""Approximate limit for the bytes of a run's first arrays, if `parameters_every` is not given."""
 
-# Where there are many chains, so many of them start at one point.
+# If there are at least so many chains, they start in groups of this size, each from one point.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
 # Least number of records of a component in a default initial state.
@@ -134,7 +134,7 @@ def starts_of(
 ) -> tuple[int, ...]:
     """Numbers of components with which chains start; None: those that the model recommends."""
     if start_components is None:
-        # Slots that a small sample cannot fill would only make every sweep slower.
+        # Components that a small sample cannot fill would only make sweeps slower.
         most = max(1, num_records // RECORDS_OF_COMPONENT)
         growing = isinstance(model, Growing)
         start_components = [min(c, most) if growing else c for c in model.start_components]
@@ -142,9 +142,9 @@ def starts_of(
 
 
 def interval_of_arrays(model: Model, table: object, num_chains: int, num_samples: int) -> int:
-    """Draws to one of which arrays are kept, where nobody says it.
+    """Default interval between draws whose arrays are kept.
 
-    It is what the model recommends, or more where arrays of every level and component would take
+    The interval is that of the model, or larger if arrays of all levels and components would take
     more than `MOST_KEPT` bytes.
     """
     every = model.parameters_every
@@ -155,7 +155,7 @@ def interval_of_arrays(model: Model, table: object, num_chains: int, num_samples
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
-    """Number of draws after `iteration` sweeps, or of every `every`-th; discarded ones included."""
+    """Number of draws, or of every `every`-th, after some sweeps; discarded draws are included."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)
 
 
@@ -196,7 +196,7 @@ class Run(Generic[TableC, ConditionsC]):
 
     model: Model
     table: TableC
-    """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
+    """`Microdata`, `ContingencyTable` or `Households` to which the model was fitted."""
     settings: Settings
     draws: dict[str, np.ndarray]
     """Kept quantities by name: scalars (chains, draws); arrays (chains, draws // parameters_every,
@@ -219,7 +219,7 @@ class Run(Generic[TableC, ConditionsC]):
     until: Until | None = None
     """Target of the run; None if it had no target."""
     warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)
-    """Scalars of the warm-up, each (chains, draws), where they were kept."""
+    """Scalars of the warm-up, each (chains, draws), if they were kept."""
 
     @property
     def sweeps_per_second(self) -> float:
@@ -252,7 +252,7 @@ class Run(Generic[TableC, ConditionsC]):
         }
 
     def spaced_parameters(self, most: int) -> dict[str, np.ndarray]:
-        """Arrays as of `parameters`, of at most `most` draws, evenly spaced over all chains."""
+        """Result of `parameters` for at most `most` draws, evenly spaced over all chains."""
         kept = self.settings.num_chains * self.settings.num_arrays
         return self.parameters(max(1, -(-kept // most)))
 
@@ -307,7 +307,7 @@ class Run(Generic[TableC, ConditionsC]):
             for name, value in self.draws.items()
             for step in (by if value.ndim == 2 else sparser,)
         }
-        # Counted back from the end of the warm-up.
+        # Draws of the warm-up are counted back from its end.
         early = slice(-1 - (settings.num_warmup_draws - 1) * by, None, by)
         warmup = {name: value[:, early].copy() for name, value in self.warmup_draws.items()}
         return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
@@ -338,8 +338,8 @@ class Run(Generic[TableC, ConditionsC]):
 
         Notes
         -----
-        Groups are "posterior", "sample_stats" and "constant_data", and, of a run that has kept
-        its warm-up, "warmup_posterior" and "warmup_sample_stats". `bnp_models.to_inference_data`
+        Groups are "posterior", "sample_stats" and "constant_data"; a run that has kept its warm-up
+        also has "warmup_posterior" and "warmup_sample_stats". `bnp_models.to_inference_data`
         adds a risk, posterior predictive checks, and the log-likelihood of each record.
         """
         return arrange_draws(self, parameters=parameters)
@@ -410,7 +410,7 @@ def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.nda
 
 
 def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple[int, int]]:
-    """Chain and draw of each of `number` draws, evenly spaced over all; data sets use these."""
+    """Chain and draw of each of `number` draws, evenly spaced over all draws of all chains."""
     total = num_chains * num_draws
     return [divmod((2 * m + 1) * total // (2 * number), num_draws) for m in range(number)]
 

@@ -65,8 +65,8 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 # Incomplete records are padded at least to a multiple of this.
 INCOMPLETE_MULTIPLE = 8
 
-# Cells with more records than this have counts; the records of other cells are stored singly. To
-# draw the class counts of a cell costs as much as to draw the classes of about this many records.
+# Cells with more records than this have counts; the records of other cells are stored singly.
+# Drawing the class counts of a cell costs as much as drawing the classes of about so many records.
 LISTED_RECORDS = 4
 
 
@@ -171,7 +171,7 @@ def prepare_cells(
         )
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)
-    # If no record is stored singly, one row of padding is.
+    # If no record is stored singly, the arrays have one row of padding.
     rows = listed if len(listed) else codes[:1]
     data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), trees)
     cells, number = codes[many], counts[many]

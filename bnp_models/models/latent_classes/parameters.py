@@ -132,7 +132,7 @@ def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn
 
 
 def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Draw level probabilities of truncated classes, and sticks of the observed weights."""
+    """Draw level probabilities and weights of classes that are truncated separately."""
     key_shape, key_levels, key_rho, *_ = keys
     level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
@@ -176,7 +176,7 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
     return Drawn(
-        # If the impossible records cannot be counted, the weights that were drawn before stay.
+        # If there are too many impossible records to count, the weights drawn before are kept.
         log_pi=jnp.where(too_many, log_pi, log_sticks),
         log_lambda=log_lambda,
         level_shape=level_shape,

@@ -81,7 +81,7 @@ class LatentClassInfo(eqx.Module):
     log_feasible: Float[Array, ""]
     """log P(feasible) = log(1 - w_0) of a record before truncation; it depends on the prior."""
     augmented: Int[Array, ""]
-    """Number of records drawn in the impossible region; -1 if over 2**30 and left out."""
+    """Number of records drawn in the impossible region; -1 if over 2**30, and then none is used."""
     accepted_levels: Float[Array, ""]
     """Share of accepted Metropolis-Hastings proposals of level probabilities."""
     accepted_splits: Int[Array, ""]
