@@ -89,7 +89,7 @@ def draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Dr
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
     return Drawn(
-        # If the impossible records cannot be counted, the weights that were drawn before stay.
+        # If there are too many impossible records to count, the weights drawn before are kept.
         log_pi=jnp.where(too_many, log_pi, log_sticks),
         log_lambda=log_lambda,
         level_shape=level_shape,
