@@ -251,19 +251,14 @@ def _require_complete_units(command: Evaluate, files: _Files) -> None:
     for path, table in zip(paths, tables, strict=True):
         if table is None:
             continue
-        unit = ""
-        if not persons_of(table).complete.any():
-            unit = "record"
-        elif (
-            files.quantities is not None
-            and isinstance(table, Households)
-            and table.incomplete.all()
-        ):
-            unit = "household"
-        if unit:
-            raise UsageError(
-                f"{path}: no {unit} has values of all variables; choose fewer --variables"
-            )
+        judged = [("record", persons_of(table).complete)]
+        if files.quantities is not None and isinstance(table, Households):
+            judged.append(("household", ~table.incomplete))
+        for unit, complete in judged:
+            if not complete.any():
+                raise UsageError(
+                    f"{path}: no {unit} has values of all variables; choose fewer --variables"
+                )
 
 
 def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:

@@ -33,6 +33,7 @@ from bnp_models.cli.release import (
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import check_weights_for
+from bnp_models.data.display import counted
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed, quoted
@@ -304,8 +305,8 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
     drops = len(changes["recodings"]) - merges
     values, records = int(found.suppressed.sum()), int(found.suppressed.any(axis=1).sum())
     lines = [
-        f"{_number(merges, 'merge')} of levels, {_number(drops, 'variable')} dropped, "
-        f"{_number(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
+        f"{counted(merges, 'merge')} of levels, {counted(drops, 'variable')} dropped, "
+        f"{counted(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
         f"{after['loss']:.2f} bits of information per record are lost",
         f"expected population uniques: {before['tau1']['mean']:.1f} before, "
         f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "
@@ -315,8 +316,3 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
         f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
     ]
     return "\n".join(lines)
-
-
-def _number(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
