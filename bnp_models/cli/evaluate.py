@@ -32,7 +32,7 @@ from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.schema import MicrodataError, errors_in, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
@@ -204,11 +204,9 @@ def _conditions(command: Evaluate, original: Table) -> tuple[Conditions | None, 
     conditions = conditions_of(data, original)
     if conditions is None:
         return None, None
-    try:
+    with errors_in(data.conditions or data.sample):
         # Compiled now: conditions that are too many are refused before anything is done.
         _ = conditions.diagram, conditions.walk
-    except MicrodataError as error:
-        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(original)
     return conditions, None
@@ -297,12 +295,10 @@ def _as_protected(path: str, table: Records) -> Recoding:
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
     names = table.schema.variables
-    try:
+    with errors_in(path):
         # Of variables that are left out, nothing is asked.
         _, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
         return Recoding.of(table.schema, {**merged, **dict.fromkeys(dropped.intersection(names))})
-    except MicrodataError as error:
-        raise error.in_file(path) from None
 
 
 def _recodings(path: str) -> list[dict[str, Any]]:
@@ -357,10 +353,8 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior, Uni
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
             coded = original if head is None else original.with_persons(original.persons, head)
-    try:
+    with errors_in(attack.posterior):
         check_source(posterior, coded, given.conditions)
-    except MicrodataError as error:
-        raise error.in_file(attack.posterior) from None
     with located(command.data):
         check_columns(coded)
     for path, table in zip(command.synthetic, given.synthetic, strict=True):

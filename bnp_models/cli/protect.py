@@ -21,7 +21,7 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, verdict_lines
 from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
@@ -40,7 +40,7 @@ from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
-from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import warnings_of
@@ -125,10 +125,8 @@ def _check_released(command: Protect, inputs: Inputs, beside: pd.DataFrame) -> N
     data, asked, table = command.data, command.protection, records_of(persons_of(inputs.table))
     assert isinstance(table, Microdata)
     keys = inputs.changes.original.schema.variables
-    try:
+    with about("--carry, --link"):
         check_columns(beside, _carried(command), dict(asked.link), table.schema.variables)
-    except MicrodataError as error:
-        raise UsageError(f"--carry, --link: {error}") from None
     names = columns_of_file(data.sample, reading_of(data), keys)
     left_out = [quoted(name) for name in names if name not in (*keys, *beside, *data.drop)]
     if left_out:
@@ -181,26 +179,18 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
         )
     if asked.refit and isinstance(inputs.table, WeightedMicrodata):
         raise UsageError("--refit: cannot be used with --weights; leave one of them out")
-    try:
+    with about("--importance"):
         check_names(table, dict(asked.importance), ())
-    except MicrodataError as error:
-        raise UsageError(f"--importance: {error}") from None
-    try:
+    with about("--no-merge"):
         check_names(table, {}, asked.no_merge)
-    except MicrodataError as error:
-        raise UsageError(f"--no-merge: {error}") from None
     if asked.suppress < 1:
         _tell_of_arbitrary_merges(command, inputs, table)
-    try:
+    with about("--k"):
         for target in _targets(command):
             target.check(table.schema)
-    except ValueError as error:
-        raise UsageError(f"--k: {error}") from None
-    try:
+    with about("--recode"):
         for text in filter(None, [";".join(asked.recode)]):
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
-    except MicrodataError as error:
-        raise UsageError(f"--recode: {error}") from None
 
 
 def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:

@@ -13,7 +13,7 @@ from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
@@ -30,7 +30,6 @@ from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
-from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
@@ -215,20 +214,17 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     assert not isinstance(conditions, Rules)
-    of = "--keys"
-    try:
+    with about("--keys"):
         sets = {
             f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
-        of = "--what-if"
+    with about("--what-if"):
         asked = {
             text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
             for text in command.what_if
         }
         require_listable(asked, table, conditions)
-    except MicrodataError as error:
-        raise UsageError(f"{of}: {error}") from None
     if table.num_variables > MOST_DROPS:
         _LOG.warning(
             "%s: %d key variables: the risk without each single variable is estimated only if "
@@ -253,10 +249,8 @@ def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
                 "name; rename the column of SAMPLE"
             )
     largest = min(command.suda, table.num_variables)
-    try:
+    with about("--suda"):
         check_combinations(table.num_variables, largest, "give a smaller M, or fewer --variables")
-    except ValueError as error:
-        raise UsageError(f"--suda: {error}") from None
     return suda(table, largest).frame()[columns]
 
 

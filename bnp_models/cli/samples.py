@@ -24,7 +24,7 @@ from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
-from bnp_models.data.schema import Label, MicrodataError, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
@@ -102,12 +102,10 @@ def read_sample(
     conditions = conditions_of(data, records_of(table), of_levels)
     if conditions is None:
         return table, None, changes
-    try:
+    with errors_in(data.conditions or data.sample):
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
-    except MicrodataError as error:
-        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes

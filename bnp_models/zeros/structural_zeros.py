@@ -21,7 +21,7 @@ from bnp_models.data.display import Shown, counted, displayed, whole
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
-from bnp_models.data.schema import Label, MicrodataError, Schema, content_digest
+from bnp_models.data.schema import Label, MicrodataError, Schema, content_digest, errors_in
 from bnp_models.zeros import membership
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
 from bnp_models.zeros.coding import Coding, choose_absences, reduced_conditions
@@ -506,10 +506,8 @@ def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
         raise MicrodataError(
             "has a header and no condition; add rows, or leave the file out", file=path
         )
-    try:
+    with errors_in(path, lines):
         return StructuralZeros.from_frame(frame, schema)
-    except MicrodataError as error:
-        raise error.in_file(path, lines) from None
 
 
 def _rows_listed(rows: np.ndarray) -> str:

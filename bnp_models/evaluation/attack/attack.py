@@ -39,7 +39,7 @@ from bnp_models.data.frames import TABLES, Tabular, code_like
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata, as_records
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, errors_in
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.evaluation.attack.bootstrap import (
     Verdict,
@@ -436,7 +436,7 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
         If variables or levels differ, a value is missing, or households have sizes that the
         sample's have not.
     """
-    try:
+    with errors_in(f"synthetic file {number + 1}"):
         made = code_like(frame, table)
         if made.schema != table.schema:
             raise MicrodataError("has other variables or levels than the sample")
@@ -447,8 +447,6 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
                     "has households of sizes that the sample has not, so it was not made from it"
                 )
         made.require_complete("the attack")
-    except MicrodataError as error:
-        raise error.in_file(f"synthetic file {number + 1}") from None
     return made
 
 
