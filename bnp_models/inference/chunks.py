@@ -10,9 +10,9 @@ from jaxtyping import Array, Bool, Int
 from bnp_models.inference.trace import Kept, Schedule, Settings, empty_buffers, write
 from bnp_models.models.model import Growing, StateT
 
-# A sweep that leaves more probability mass without a component than a limit makes the capacity
-# grow. There is no limit before `Schedule.growth_start`, while chains lose their many initial
-# components; up to half of the warm-up it is the early one, and from then on the other.
+# The capacity grows if a sweep leaves more probability mass without a component than a limit. There
+# is no limit before `Schedule.growth_start`, while chains lose their many initial components. The
+# early limit holds up to half of the warm-up, and the other limit from then on.
 LEFT_OVER_TOLERANCE, EARLY_LEFT_OVER_TOLERANCE = 1e-4, 1e-3
 
 
@@ -88,9 +88,9 @@ class Stretch(NamedTuple):
     """Sweeps of a chunk."""
 
     start: Int[Array, ""] | int
-    """The first."""
+    """The first sweep."""
     stop: Int[Array, ""] | int
-    """The one after the last."""
+    """The sweep after the last one."""
 
 
 class Advanced(NamedTuple, Generic[StateT]):

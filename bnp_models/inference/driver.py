@@ -64,7 +64,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """Settings of the execution of chains. None of them changes a draw."""
+    """Settings of the execution of chains; they do not change the draws."""
 
     store: Checkpoint | None = None
     """Folder that checkpoints are saved in."""
@@ -85,7 +85,7 @@ class Execution:
 
 
 def keys_of(key: jax.Array) -> Keys:
-    """Keys of a run: of starts, of sweeps, of new slots, and the one that it sets aside."""
+    """Keys of a run: for starts, for sweeps, for new slots, and the key that it sets aside."""
     return Keys(key, 4)
 
 
@@ -166,8 +166,8 @@ class Driver:
                     raise Interrupted(int(stop), self.iteration, goal, saved)
             (stop,) = processes.largest(noted())
             if stop and self.execution.store is not None:
-                # The signal came during the last sweeps or their save; the next steps may take
-                # long.
+                # The signal came during the last sweeps or while they were saved. The run stops
+                # here, because the steps that follow may take long.
                 raise Interrupted(int(stop), self.iteration, goal, True)
         return self._finish(goal)
 
@@ -189,15 +189,14 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # With the final placement, so that the sweep that is traced here is the one that is
-        # compiled.
+        # The states are in their final places, so that the sweep traced here is compiled later.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )
         unknown = [name for name in settings.keep if name not in self.available]
         if unknown:
             known = ", ".join(sorted(self.available))
-            raise ValueError(f"keep: no {unknown[0]!r}; there are {known}")
+            raise ValueError(f"keep: the model has no {unknown[0]!r}; it has {known}")
 
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
         """Continue from the end of a checkpoint or a run; return the states."""

@@ -50,7 +50,7 @@ class Run(Generic[TableC, ConditionsC]):
 
     model: Model
     table: TableC
-    """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
+    """`Microdata`, `ContingencyTable` or `Households` to which the model was fitted."""
     settings: Settings
     draws: dict[str, np.ndarray]
     """Kept quantities by name: scalars (chains, draws); arrays (chains, draws // parameters_every,
@@ -73,7 +73,7 @@ class Run(Generic[TableC, ConditionsC]):
     until: Until | None = None
     """Target of the run; None if it had no target."""
     warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)
-    """Scalars of the warm-up, each (chains, draws), where they were kept."""
+    """Scalars of the warm-up, each (chains, draws), if they were kept."""
 
     @property
     def sweeps_per_second(self) -> float:
@@ -106,7 +106,7 @@ class Run(Generic[TableC, ConditionsC]):
         }
 
     def spaced_parameters(self, most: int) -> dict[str, np.ndarray]:
-        """Arrays as of `parameters`, of at most `most` draws, evenly spaced over all chains."""
+        """Result of `parameters` for at most `most` draws, evenly spaced over all chains."""
         kept = self.settings.num_chains * self.settings.num_arrays
         return self.parameters(max(1, -(-kept // most)))
 
@@ -161,7 +161,7 @@ class Run(Generic[TableC, ConditionsC]):
             for name, value in self.draws.items()
             for step in (by if value.ndim == 2 else sparser,)
         }
-        # Counted back from the end of the warm-up.
+        # Draws of the warm-up are counted back from its end.
         early = slice(-1 - (settings.num_warmup_draws - 1) * by, None, by)
         warmup = {name: value[:, early].copy() for name, value in self.warmup_draws.items()}
         return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
@@ -192,8 +192,8 @@ class Run(Generic[TableC, ConditionsC]):
 
         Notes
         -----
-        Groups are "posterior", "sample_stats" and "constant_data", and, of a run that has kept
-        its warm-up, "warmup_posterior" and "warmup_sample_stats". `bnp_models.to_inference_data`
+        Groups are "posterior", "sample_stats" and "constant_data"; a run that has kept its warm-up
+        also has "warmup_posterior" and "warmup_sample_stats". `bnp_models.to_inference_data`
         adds a risk, posterior predictive checks, and the log-likelihood of each record.
         """
         return arrange_draws(self, parameters=parameters)
@@ -246,7 +246,7 @@ def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.n
 
 
 def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple[int, int]]:
-    """Chain and draw of each of `number` draws, evenly spaced over all; data sets use these."""
+    """Chain and draw of each of `number` draws, evenly spaced over all draws of all chains."""
     total = num_chains * num_draws
     return [divmod((2 * m + 1) * total // (2 * number), num_draws) for m in range(number)]
 

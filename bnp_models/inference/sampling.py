@@ -145,9 +145,9 @@ def sample(
     Returns
     -------
     run
-        With a target, its `until` holds it, and its draws are the last of those of
-        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, the
-        numbers being those of ``run.settings``.
+        The chains. With a target, `run.until` is the target, and the draws are the last draws of
+        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, where
+        the numbers are those of ``run.settings``.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
             return judged
         began = time.perf_counter()
         reached = asked.target(judged)
-        # Of several processes none stops alone.
+        # All processes stop together.
         met, elapsed = processes.largest(reached, time.perf_counter() - began)
         run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
@@ -329,8 +329,8 @@ def coded_input(
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
         raise MicrodataError(
-            f"the {model.name} model takes Households, not a data frame, because that does not say "
-            "which column identifies the households; give Households.from_frame(frame, "
+            f"the {model.name} model takes Households, not a data frame, which does not say which "
+            "column identifies the households; give Households.from_frame(frame, "
             "household=...)"
         )
     table = as_records(table, call, TABLES)

@@ -29,21 +29,21 @@ MAX_SWEEPS = 2**31
 
 
 MOST_KEPT = 2**28
-"""Bytes of the arrays of a run's first draws, about, where nobody says how many are kept."""
+"""Approximate limit for the bytes of a run's first arrays, if `parameters_every` is not given."""
 
 
 # Least number of records of a component in a default initial state.
 RECORDS_OF_COMPONENT = 10
 
 
-# Where there are many chains, so many of them start at one point.
+# If there are at least so many chains, they start in groups of this size, each from one point.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
 # Target: bytes of the kept draws of a chunk on the device.
 _BUFFER_BYTES = 32 * 2**20
 
-# Largest number of scalars that a chunk keeps, on a CPU and on an accelerator, which makes more
-# sweeps in the same time; and largest number of arrays.
+# Largest number of draws of scalars that a chunk keeps, on a CPU and on an accelerator (which is
+# faster); and largest number of draws of arrays.
 _MAX_SCALARS, _MAX_ARRAYS = (64, 512), 64
 
 Block: TypeAlias = dict[str, np.ndarray]
@@ -162,7 +162,7 @@ def starts_of(
 ) -> tuple[int, ...]:
     """Numbers of components with which chains start; None: those that the model recommends."""
     if start_components is None:
-        # Slots that a small sample cannot fill would only make every sweep slower.
+        # Components that a small sample cannot fill would only make sweeps slower.
         most = max(1, num_records // RECORDS_OF_COMPONENT)
         growing = isinstance(model, Growing)
         start_components = [min(c, most) if growing else c for c in model.start_components]
@@ -170,9 +170,9 @@ def starts_of(
 
 
 def interval_of_arrays(model: Model, table: object, num_chains: int, num_samples: int) -> int:
-    """Draws to one of which arrays are kept, where nobody says it.
+    """Default interval between draws whose arrays are kept.
 
-    It is what the model recommends, or more where arrays of every level and component would take
+    The interval is that of the model, or larger if arrays of all levels and components would take
     more than `MOST_KEPT` bytes.
     """
     every = model.parameters_every

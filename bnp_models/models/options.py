@@ -1,4 +1,4 @@
-"""Options of models, declared once as fields: checks, documentation, and list; and keys."""
+"""Options of models, declared once as fields: their checks, documentation and list; random keys."""
 
 import dataclasses
 import math
@@ -47,7 +47,7 @@ def option(
     command: bool = False,
     **field: Any,
 ) -> Any:
-    """Declare a field of a model as one of its options; arguments as of `Option`.
+    """Declare a field of a model as one of its options; the arguments are fields of `Option`.
 
     Numbers that are not integers, and None, may be traced; all other values are static.
     """

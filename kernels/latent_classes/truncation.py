@@ -79,7 +79,7 @@ def update_levels_truncated(
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
-    # One call for both kinds of variates, so that they are compiled once.
+    # Both kinds of variates are drawn by one call, so that the function is compiled once.
     prior_total = concentrations(region, levels)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
     nodes = levels.count(counts)
@@ -193,8 +193,8 @@ def draw_observed_weights(
 
     Notes
     -----
-    The weights among the feasible records are in proportion to q_k ~ Ga(1 + n_k, 1 + S_k / F_k),
-    the last of shape n_K + alpha.
+    The weights among the feasible records are proportional to q_k ~ Ga(1 + n_k, 1 + S_k / F_k); the
+    last has shape n_K + alpha.
     """
     members = class_counts.astype(log_mass.dtype)
     # Not computed as 1 + n + (alpha - 1), which rounds to 0 for small alpha.

@@ -1,19 +1,20 @@
 """Boxes under the urn of an HDP mixed membership model: their probability, and records in them.
 
-A record's constrained items are seated at tables, whose dishes come from g_0. A box r admits a set
-A_rj of levels of each of its d constrained variables; the other variables are integrated out:
+The items of a record are seated at tables, whose dishes come from g_0. A box r admits a set A_rj of
+levels of each of its d constrained variables; the other variables are integrated out:
 
     P(r) = sum over partitions of its variables of w(d, B) prod over blocks b of (|b| - 1)! S_b,
     S_b = sum_k g_0k prod_{j in b} theta_kj(A_rj),     w(d, B) = E[alpha^B / (alpha)_d].
 
 The partitions of all boxes are listed together. Blocks with the same sets in several boxes are one
 *type*. Given the parameters, the numbers of records of the impossible region before the n-th
-feasible record are independent Poisson counts of the partitions (negative multinomial, by a gamma
-mixture); those of partitions with one block are drawn by component as well. Then only the types of
-their blocks matter, then the labels of the blocks, and then the levels.
+feasible record are independent Poisson counts of the partitions, given a gamma variate (together
+they are negative multinomial); counts of partitions with one block are drawn by component. The
+partitions are then counted as blocks by type. Next the labels of the blocks are drawn, and last the
+levels.
 
-Blocks are tables, so that no seating is drawn. Probabilities are not logarithms: a probability that
-underflows is that of a box that never gets a record.
+Blocks are tables, so that no seating is drawn. Probabilities are not stored as logarithms: if the
+probability of a box underflows, the box would never get a record.
 """
 
 import operator
@@ -44,14 +45,14 @@ from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_count
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
-# Blocks that receive labels at once.
+# Number of blocks whose labels are drawn at once.
 _BLOCKS_AT_ONCE = 4096
 
-# Blocks are counted by component instead: of so many types, those that have the most,
+# Blocks of some types are drawn as counts by component instead: at most this number of types, each
+# with more blocks than the second number, and only if these types together have more blocks than
+# the third number.
 _COUNTED_TYPES = 256
-# where the type has more blocks than this,
 _COUNTED_BLOCKS = 256
-# and if these types have more than this together.
 _COUNTED_TOGETHER = 2**16
 
 
@@ -207,7 +208,7 @@ def _product(rows, indices):
     """Products of the rows at indices, along the first axis of these."""
 
     def product(rows):
-        # Not `prod`, whose gradient takes long to compile.
+        # `prod` is not used, because its gradient takes long to compile.
         return reduce(operator.mul, (rows[index] for index in indices))
 
     def backward(rows, cotangent):
@@ -306,7 +307,7 @@ def count_blocks(
     of_partition: Int[Array, " P"] | Float[Array, " P"], boxes: UrnBoxes
 ) -> Int[Array, " T"] | Float[Array, " T"]:
     """Blocks of each type, given the records of each partition."""
-    # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
+    # Gathers are used, because scattering from partitions to blocks is far slower on a CPU.
     padded = jnp.append(of_partition, 0)
     first, *others = (padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
     by_row = sum(others, start=first)
@@ -382,7 +383,7 @@ def _draw_labels(
     """Draw the components of blocks: those of a type are multinomial given `block_products`.
 
     Most types have few blocks. Each of these is drawn by inverse CDF, a fixed number at a time. If
-    a few types have very many blocks, these are counted by binomial variates.
+    a few types have very many blocks, their counts by component are drawn as binomial variates.
     """
     num_types, num_slots = products.shape
     key_counted, key = Keys(key)

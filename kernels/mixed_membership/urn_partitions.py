@@ -10,7 +10,7 @@ MAX_PARTITIONS = 200_000
 """Largest number of partitions of all boxes together that are listed."""
 
 
-# Partitions that are summed at once for a type of block.
+# Number of partitions that are summed at once for a type of block.
 _PARTITIONS_AT_ONCE = 16
 
 
@@ -36,7 +36,7 @@ def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
 def sets_of_boxes(parts: LevelParts) -> tuple[np.ndarray, list[Block]]:
     """Rows (S, R) of each level set, and each box's variables with their sets."""
     variable, part_of_row = np.asarray(parts.variable), np.asarray(parts.part_of_row)
-    # Without padding: a part beyond the last stands for none.
+    # Numbers beyond the last part are padding, which is removed.
     members = [line[line < variable.size] for line in np.asarray(parts.sets)]
     has_row = np.array([np.isin(part_of_row, line) for line in members], bool)
     return has_row.reshape(len(members), part_of_row.size), [

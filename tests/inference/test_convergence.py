@@ -217,7 +217,8 @@ def test_the_verdict_on_a_quantity(chains):
     constant = np.full((4, 500), 3.0)
     assert verdict(tau1=constant) == (True, "tau1 can be used: it is 3 in every draw")
     # Few draws, or one chain, could all be the same by chance.
-    few = "tau1 should not be used: it is 3 in all 40 draws of 2 chains, which are too few to tell"
+    few = "it is 3 in all 40 draws of 2 chains, which are too few to tell whether it varies"
+    few = f"tau1 should not be used: {few}"
     assert verdict(num_chains=2, num_draws=20, tau1=constant[:2, :20]) == (False, few)
     assert not verdict(num_chains=1, tau1=constant[:1])[0]
     # Of no sample unique, or in a census, nothing is left to chance.

@@ -83,7 +83,7 @@ def test_values_that_cannot_be_given(latent):
         with pytest.raises(ValueError, match=problem):
             bnp.synthesize(run, 1, given=given)
     for more, problem in (
-        ({"keep": ["sex"]}, "columns are kept"),
+        ({"keep": ["sex"]}, "cannot be combined with keep"),
         ({"method": "balanced"}, "only"),
     ):
         with pytest.raises(ValueError, match=problem):

@@ -274,7 +274,7 @@ def update_order(
     log_mass: Float[Array, " K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, " K"]]:
-    """Exchange classes between weights, then exchange classes with their weights in the order.
+    """Exchange classes and leave the weights in place, then exchange classes with their weights.
 
     Returns
     -------
@@ -283,7 +283,8 @@ def update_order(
 
     Notes
     -----
-    If each class is truncated separately, the sticks are the observed weights, which are moved.
+    If each class is truncated separately, the weights here are those after truncation, because
+    these have the stick-breaking prior.
     """
     key_swap, key_reorder = Keys(key, 2)
     log_weight = state.log_pi + log_mass if model.by_class else state.log_pi

@@ -32,8 +32,8 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 INCOMPLETE_MULTIPLE = 8
 
 
-# Cells with more records than this have counts; the records of other cells are stored singly. To
-# draw the class counts of a cell costs as much as to draw the classes of about this many records.
+# Cells with more records than this have counts; the records of other cells are stored singly.
+# Drawing the class counts of a cell costs as much as drawing the classes of about so many records.
 LISTED_RECORDS = 4
 
 
@@ -106,7 +106,7 @@ class LatentClassInfo(eqx.Module):
     log_feasible: Float[Array, ""]
     """log P(feasible) = log(1 - w_0) of a record before truncation; it depends on the prior."""
     augmented: Int[Array, ""]
-    """Number of records drawn in the impossible region; -1 if over 2**30 and left out."""
+    """Number of records drawn in the impossible region; -1 if over 2**30, and then none is used."""
     accepted_levels: Float[Array, ""]
     """Share of accepted Metropolis-Hastings proposals of level probabilities."""
     accepted_splits: Int[Array, ""]
@@ -192,7 +192,9 @@ class LatentClassOptions(
     def draw_weights(
         self, key: Key[Array, ""], class_counts: Int[Array, " K"], alpha: Float[Array, ""]
     ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-        """Draw log weights given the records of each class, and the statistic for alpha.
+        """Draw log weights given the number of records of each class.
+
+        The second result is the sum of log(1 - V_k) over the sticks, from which alpha is drawn.
 
         A subclass may override this method. It must then turn off `reorder` and
         `split_merge_every`, because these moves assume stick-breaking weights. The sampler of
@@ -317,7 +319,7 @@ def prepare_cells(
         )
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)
-    # If no record is stored singly, one row of padding is.
+    # If no record is stored singly, the arrays have one row of padding.
     rows = listed if len(listed) else codes[:1]
     data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), trees)
     cells, number = codes[many], counts[many]

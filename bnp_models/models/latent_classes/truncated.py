@@ -81,7 +81,7 @@ def draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Dr
     too_many = _too_many(augmented)
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
-    # If the impossible records cannot be counted, the weights that were drawn before stay.
+    # If there are too many impossible records to count, the weights drawn before are kept.
     sum_log_1mv = jnp.where(too_many, log_pi[-1], sum_log_1mv)
     log_pi = jnp.where(too_many, log_pi, log_sticks)
     augmented = jnp.where(too_many, -1, jnp.sum(augmented))

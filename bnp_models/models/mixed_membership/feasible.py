@@ -169,7 +169,7 @@ def weight_draws(
     num_levels: tuple[int, ...],
     feasible: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Draws of the law sum_s weights[s] p(x, s) / Z, which `new_records` evaluates and simulates.
+    """Draws of sum_s weights[s] p(x, s) / Z, a distribution that `new_records` can evaluate.
 
     Parameters and result are those of `PredictsCells.weight_draws`.
 
