@@ -1,7 +1,8 @@
 """Table of results.csv, beside the HDP's: python experiments/accuracy/risk_peers/tables.py
 
-The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the layer for
-ties, whose prior was fitted without the population that is judged. The nearest of a row is bold.
+The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the
+correction for overdispersion, whose prior was fitted without the population in question. The
+nearest method of a row is bold.
 """
 
 import sys
@@ -15,7 +16,7 @@ sys.path.append(str(HERE.parent / "known_truth"))
 from results import markdown  # noqa: E402
 
 ALPHA = 0.05
-OURS = "HDP, layer"
+OURS = "HDP, corrected"
 FIGURES = {
     "error1": "relative error of tau_1, mean",
     "absolute1": "relative error of tau_1 without its sign, mean",
