@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.latent_classes.truncation import log_tail_sums
 from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.kernels.variates.sticks import log_tail_sums
 
 
 @jax.named_scope("reorder_classes")

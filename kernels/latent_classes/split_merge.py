@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
-from bnp_models.kernels.latent_classes.truncation import log_stick_prior
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
@@ -30,6 +29,7 @@ from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.kernels.variates.sticks import log_stick_prior
 
 
 class ClassParameters(NamedTuple):

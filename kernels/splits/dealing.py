@@ -13,7 +13,8 @@ from jaxtyping import Array, Int
 
 from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, most_of_lanes, record_at
 from bnp_models.kernels.splits.anchors import Anchors
-from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
+from bnp_models.kernels.splits.members import LabelledRecords, Records
+from bnp_models.kernels.splits.seated_items import Items, SeatedItems
 
 # Approximate number of records that shape a proposal.
 SHAPING_RECORDS = 512

@@ -15,7 +15,7 @@ from bnp_models.inference.convergence import diagnose
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Until
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership import urn_partitions
 
 
 def rank_normalised_split_rhat(values):
@@ -291,7 +291,7 @@ def test_an_estimated_probability_of_the_feasible_is_told_of(chains, monkeypatch
         run, conditions=bnp.StructuralZeros.from_codes(codes, run.table.schema)
     )
     assert not any("estimated" in s for s in bnp.warnings_of(run, risk))
-    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", 1)
     assert any(s.startswith("P(feasible), the probability") for s in bnp.warnings_of(run, risk))
 
 

@@ -9,7 +9,7 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.synthesis import predictive_checks
 
 NUM_LEVELS, NUM_RECORDS, NUM_DRAWS = (4, 5, 4, 3), 300, 100

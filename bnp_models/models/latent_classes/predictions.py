@@ -13,7 +13,7 @@ from bnp_models.kernels.numerics.counting import first_rows, variables_by_size
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
+from bnp_models.models.latent_classes.conditionals import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
-from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
+from bnp_models.kernels.mixed_membership.urn_partitions import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import LevelPriorOptions, merge_rows, trees_of
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
 from bnp_models.models.model import Completes, Fitted, PredictsCells, too_many_augmented

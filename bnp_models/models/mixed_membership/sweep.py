@@ -36,7 +36,7 @@ from bnp_models.kernels.mixed_membership.tables import (
 from bnp_models.kernels.numerics.counting import count_components
 from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.splits.anchors import Counts
-from bnp_models.kernels.splits.members import SeatedItems
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import moves_alpha
 from bnp_models.models.mixed_membership.feasible import log_growth_given

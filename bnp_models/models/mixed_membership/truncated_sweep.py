@@ -39,8 +39,8 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.numerics.platforms import in_turn
-from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.level_prior import learns_levels
 from bnp_models.models.mixed_membership.augmentation import Augmented, draw_augmented
