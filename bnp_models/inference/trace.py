@@ -215,7 +215,7 @@ def slots_for_arrays(available: Mapping[str, jax.ShapeDtypeStruct], num_chains: 
 
 
 def empty_buffers(available: Mapping[str, jax.ShapeDtypeStruct], slots: int) -> dict[str, Array]:
-    """Buffers for the scalars of a chunk, and for so many arrays, each with a spare entry."""
+    """Buffers for the scalars of a chunk, and for `slots` arrays, each with a spare entry."""
     sizes = {name: by_platform(*_MAX_SCALARS) if draw.ndim == 1 else slots
              for name, draw in available.items()}  # fmt: skip
     return {

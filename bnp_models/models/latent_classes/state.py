@@ -56,7 +56,7 @@ class LatentClassData(eqx.Module):
     cell_counts: Int[Array, " C"] = eqx.field(metadata={"record_axis": 0})
     """Number of records of each such cell; 0 for padding."""
     num_records: Int[Array, ""]
-    """Number of records, with those of cells with counts and without padding."""
+    """Number of records, including the records of cells with counts, without padding."""
     incomplete: Int[Array, " m"]
     """Indices of the records with a missing value; padding has an index beyond the last record."""
     missing: Bool[Array, "m J"]
