@@ -194,10 +194,10 @@ class LatentClassOptions(
     ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
         """Draw log weights given the number of records of each class.
 
-        The second result is the sum of log(1 - V_k) over the sticks, from which alpha is drawn.
-        A subclass may override this method. It must then turn off `reorder` and
-        `split_merge_every`, because these moves assume stick-breaking weights. The sampler of
-        `TNPLCM` assumes them too, except with augmentation "boxes".
+        The second result is the sum of log(1 - V_k) over the sticks, from which alpha is drawn. A
+        subclass may override this method. It must then turn off `reorder` and `split_merge_every`,
+        because these moves assume stick-breaking weights. The sampler of `TNPLCM` assumes them too,
+        except with augmentation "boxes".
         """
         return truncated_sticks(key, class_counts, alpha)
 
