@@ -19,11 +19,11 @@ ALPHA = 0.05
 OURS = "HDP, corrected"
 FIGURES = {
     "error1": "relative error of tau_1, mean",
-    "absolute1": "relative error of tau_1 without its sign, mean",
-    "covered": "share of 95% intervals that hold tau_1",
-    "score": "interval score over tau_1, mean",
+    "absolute1": "absolute relative error of tau_1, mean",
+    "covered": "share of 95% intervals that contain tau_1",
+    "score": "interval score divided by tau_1, mean",
     "error2": "relative error of tau_2, mean",
-    "absolute2": "relative error of tau_2 without its sign, mean",
+    "absolute2": "absolute relative error of tau_2, mean",
 }
 
 

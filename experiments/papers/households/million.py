@@ -67,8 +67,8 @@ def broken(frame: pd.DataFrame) -> int:
 
 
 def main() -> None:
-    lines = ["| households of | synthetic | persons | seconds | break a rule | those of a run "
-             "without rules that do |", "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| households of | synthetic | persons | seconds | break a rule | break a rule in a "
+             "run without rules |", "|---|---|---|---|---|---|"]  # fmt: skip
     for name, (data, head, options) in MODELS.items():
         table = data(distinct=True).households(head=head)
         rules = census_relationships(table)
