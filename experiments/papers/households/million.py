@@ -95,7 +95,10 @@ def main() -> None:
         share = broken(without) / without["household"].nunique()
         lines.append(f"| {name} | {made:,} | {persons:,} | {seconds:.0f} | {wrong} | {share:.1%} |")
         print(lines[-1], flush=True)
-    text = "Made by `python experiments/papers/households/million.py`; seconds include compilation.\n\n"
+    text = (
+        "Made by `python experiments/papers/households/million.py`; "
+        "seconds include compilation.\n\n"
+    )
     (HERE / "million.md").write_text(text + "\n".join(lines) + "\n")
 
 
