@@ -2,7 +2,8 @@
 
 Given the parameters of one kept draw, a new population record is in cell c with probability q_c, so
 that Binomial(N - n, q_c) of the N - n unsampled records are in the cell of a sample unique. If the
-sample has design weights, q comes from `unsampled_law`, which differs from the law of the sample.
+sample has design weights, q comes from `unsampled_law`, because unsampled persons have another
+distribution than the sample.
 All results of this module are computed from the q_c of every kept draw (Skinner & Shlomo 2008,
 doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """

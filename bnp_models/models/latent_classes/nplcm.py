@@ -201,7 +201,7 @@ class LatentClassModel(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels, which are sums of those of the levels."""
+        """Level probabilities of merged levels: sums over the levels that were merged."""
         return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), groups))}
 
     simulate_records = staticmethod(simulate_records)

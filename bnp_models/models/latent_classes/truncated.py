@@ -45,7 +45,7 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
 
 
 def draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Draw level probabilities of truncated classes, and sticks of the observed weights."""
+    """Draw level probabilities and weights of classes that are truncated separately."""
     key_shape, key_levels, key_rho, *_ = keys
     level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
