@@ -544,12 +544,16 @@ class Check(Command):
     """``bnp-models conditions check``."""
 
     name: ClassVar = "conditions"
-    first: ClassVar = ("conditions", "out", "variables", "levels", "force", "quiet")
+    first: ClassVar = ("conditions", "out", "possible", "variables", "levels", "force", "quiet")
+    heading: ClassVar = "output"
     description: ClassVar = (
         "write the impossible records of a sample, and the structural zeros that make them "
         "impossible, to a file"
     )
 
+    possible: str | None = option("FILE", help=
+        "also write SAMPLE without the impossible records, with all its columns, to this CSV, "
+        "Parquet, Stata or SPSS file")  # fmt: skip
     data: Data = _data(
         ("id", "weights", "settles"),
         conditions={"required": True, "help": "file of structural zeros"},

@@ -137,6 +137,8 @@ def conditions_of(
         free = len(schema.variables) - of_levels.conditions.shape[1]
         codes = np.pad(of_levels.conditions, ((0, 0), (0, free)), constant_values=-1)
         given.append(StructuralZeros(schema, codes))
+    # Inequalities may exclude nothing among the levels of this sample.
+    given = [one for one in given if one.num_conditions]
     if len(given) < 2:
         return next(iter(given), None)
     # Those of the file keep their rows, which messages name.
