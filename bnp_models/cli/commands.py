@@ -76,10 +76,11 @@ class Risk(Command):
         "records are unique in the population, and which."
     )
     epilog: ClassVar = (
-        "Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR."
+        "Writes risk.json, records.csv (or cells.csv), posterior.nc, report.html, run.json and "
+        "run.toml to DIR."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     validate: int | None = option("SPLITS", integer_type(1, 101), nargs="?", const=3, help=
         "also fit the model to this many random quarters of the sample, and compare each estimate "
         "with the true number in the whole sample; each quarter takes at most as long as the main "
@@ -132,6 +133,15 @@ class Risk(Command):
     bom: bool = option(default=False, action="store_true", heading="output", help=
         "begin records.csv or cells.csv with a byte order mark, so that Excel reads it as "
         "UTF-8")  # fmt: skip
+    first_row: int = option("K", integer_type(0, 2), default=0, heading="output", help=
+        "number of the first record of SAMPLE in the column row of records.csv and on the page, 0 "
+        "or 1 (default: 0)")  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -489,7 +499,7 @@ class Protect(Command):
         "--strata."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     limits: Limits = part(Limits)
     protection: Protection = part(Protection)
     data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
@@ -498,6 +508,12 @@ class Protect(Command):
     processes: Processes = part(Processes)
     output: Output = part(Output, fixed={"keep_parameters": True})
     filing: Filing = part(Filing)
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 def _data(without: Names, **changed: Any) -> Any:

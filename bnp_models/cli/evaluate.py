@@ -28,7 +28,7 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
-from bnp_models.data.messages import reason
+from bnp_models.data.messages import install_command, reason
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
@@ -230,7 +230,7 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError(
-            "--trees: needs the package scikit-learn; install it: pip install 'bnp-models[trees]'"
+            f"--trees: needs the package scikit-learn; install it: {install_command('scikit-learn')}"
         )
 
 

@@ -16,6 +16,7 @@ from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -70,12 +71,13 @@ MOST_DROPS = 30
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    require_population(command)
     if command.fit.model in CELL_MODELS:
         for name, given in (
             ("validate", command.validate is not None), ("what-if", command.what_if),
             ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
             ("suda", command.suda is not None),
-            ("missing-keys", command.missing_keys),
+            ("missing-keys", command.missing_keys), ("first-row", command.first_row),
         ):  # fmt: skip
             if given:
                 raise UsageError(
@@ -89,6 +91,7 @@ def risk(command: Risk) -> int:
         data = dataclasses.replace(data, variables=tuple(names))
         command = dataclasses.replace(command, data=data)
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
     coarsenings = _checked_coarsenings(command, inputs)
     if command.validate is not None and isinstance(inputs.table, ContingencyTable):
         raise UsageError(
@@ -106,17 +109,17 @@ def risk(command: Risk) -> int:
     weighted = isinstance(table, WeightedMicrodata)
     reading = _reading_of_missing(command, records_of(table))
     with located(data):
-        check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        check_weights_for(data, table, command.population_size)
+        check_table(records_of(table), command.size, command.all_records, complete=False)
+        check_weights_for(data, table, command.size)
     settings = recorded_settings(
-        command, inputs, population_size=command.population_size, validate=command.validate,
+        command, inputs, population_size=command.size, validate=command.validate,
         ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
         **({"missing_keys": reading} if table.has_missing else {}),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
-        population_size=command.population_size,
+        population_size=command.size,
         ties=command.ties,
         all_records=command.all_records,
         missing_keys=reading,
@@ -126,7 +129,7 @@ def risk(command: Risk) -> int:
     # The bar shows no tau_1 of a sample with weights, which the monitor would take for a simple
     # one, nor of one with missing values.
     monitor = None if weighted or table.has_missing else tau1_monitor(
-        inputs.model, table, command.population_size, conditions=inputs.conditions
+        inputs.model, table, command.size, conditions=inputs.conditions
     )  # fmt: skip
     write = functools.partial(_write_risk, command, inputs, coarsenings, ids, scores)
     # Only the digest of its file is asked for from here on.
@@ -241,7 +244,7 @@ def _write_risk(
     if command.validate is not None:
         validation = _validate(run, command.validate, chains, shows_progress(output))
     coarser = coarsen(
-        run, command.population_size, coarsenings, ties=command.ties,
+        run, command.size, coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
     )  # fmt: skip
     # A key without a constant has the figures of the whole key, and not those of fewer draws.
@@ -257,7 +260,7 @@ def _write_risk(
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),
-        "baselines": baselines(baseline_cells(run.table, command.population_size))
+        "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
@@ -270,7 +273,10 @@ def _write_risk(
 
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_table = functools.partial(write_records, result, ids=ids, beside=scores, bom=command.bom)
+    write_table = functools.partial(
+        write_records, result, ids=ids, beside=scores, bom=command.bom,
+        first_row=command.first_row,
+    )  # fmt: skip
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
         **({} if output.no_records else {table_name(command): write_table}),
@@ -278,7 +284,7 @@ def _write_risk(
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
             path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, **found,
+            records=not output.no_records, filing=filing, first_row=command.first_row, **found,
         ),
         **recoding_file(command.data, inputs.changes.recoding),
     })  # fmt: skip
