@@ -88,7 +88,8 @@ def check(command: Check) -> int:
 def _read(data: Data, output: Output) -> Records:
     """The sample, recoded, once the file to be written can be."""
     table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
-    table, _ = recoded(data, with_empty_levels(data, table))
+    # As by default in the commands that sample: codes such as -1 are in no range of ages.
+    table, _ = recoded(data, with_empty_levels(data, table), by_order=True)
     _check_file("--out", output.folder, output)
     return table
 

@@ -137,7 +137,11 @@ def _checked_files(command: Evaluate) -> _Files:
     as_level = data.text.empty_as_level or data.text.settles_empty
     if as_level:
         persons = with_empty_levels(data, persons)
-    persons, changes = recoded(data, persons, of_households=households.household is not None)
+    # Codes such as -1 among numbers are then in no range of the conditions, as for synthesize.
+    persons, changes = recoded(
+        data, persons, of_households=households.household is not None,
+        by_order=data.zeros is not None,
+    )  # fmt: skip
     bins: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
@@ -156,7 +160,7 @@ def _checked_files(command: Evaluate) -> _Files:
         conditions = conditions_of(data, original)
         try:
             # Compiled now: conditions that are too many are refused before anything is done.
-            _ = conditions.diagram, conditions.walk
+            _ = conditions and (conditions.diagram, conditions.walk)
         except MicrodataError as error:
             raise error.in_file(data.conditions or data.sample) from None
     roles = given_roles(households, persons_of(original))
@@ -230,7 +234,8 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError(
-            f"--trees: needs the package scikit-learn; install it: {install_command('scikit-learn')}"
+            "--trees: needs the package scikit-learn; install it: "
+            f"{install_command('scikit-learn')}"
         )
 
 

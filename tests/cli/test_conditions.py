@@ -83,3 +83,31 @@ def test_no_synthetic_record_breaks_an_inequality(workers, capsys):
     for m in (1, 2):
         made = pd.read_csv(out / f"synthetic_{m}.csv")
         assert len(made) == 197 and (made["age"] >= made["years"]).all()
+
+
+def test_codes_among_numbers_are_in_no_range_in_any_command(tmp_path, capsys):
+    """Babies coded -1 are a level of their own, and married babies no error, until it is said."""
+    rng = np.random.default_rng(1)
+    age = rng.integers(0, 60, 300)
+    marital = np.where(age < 15, "single", rng.choice(["single", "married"], 300))
+    frame = pd.DataFrame({"age": age, "marital": marital})
+    frame.loc[:1, "age"] = -1
+    frame.loc[:1, "marital"] = ["single", "married"]
+    sample, zeros, out = tmp_path / "s.csv", tmp_path / "z.csv", tmp_path / "o"
+    frame.to_csv(sample, index=False)
+    zeros.write_text("age,marital\n<15,married\n")
+    check = ["conditions", "check", str(sample), "--conditions", str(zeros), "--force",
+             "--out", str(tmp_path / "bad.csv")]  # fmt: skip
+    evaluate = ["evaluate", str(sample), str(sample), "--conditions", str(zeros), "--force",
+                "--out", str(out)]  # fmt: skip
+    risk = ["risk", str(sample), "--conditions", str(zeros), "--population-size", "9000", "--force",
+            "--out", str(out), *SHORT]  # fmt: skip
+    for command in (check, evaluate, risk):
+        assert main(command) == 0
+        said = capsys.readouterr().err
+        assert "codes among numbers? 'age' has '-1' (2 records)" in said
+        assert "in no range of --conditions" in said and "--number age=-1" in said
+        # Once it is a number, it is below 15.
+        assert main([*command, "--number", "age=-1"]) == (0 if command is check else 2)
+        assert command is check or "cannot occur together" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "bad.csv")["row"].tolist() == [1]
