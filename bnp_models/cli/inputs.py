@@ -22,7 +22,7 @@ from bnp_models.data.microdata import Records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.stata_spss import FormatError, names_in_file
 from bnp_models.data.weight_classes import records_of
-from bnp_models.inference.run import Settings, interval_of_arrays
+from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
 from bnp_models.zeros.inequalities import compared_variables
 
@@ -69,7 +69,7 @@ def checked_input(command: Sampling) -> Inputs:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
-            tied=model.conditions_type is not None,
+            takes_zeros=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
