@@ -216,8 +216,8 @@ class Synthesize(Command):
         "--keep-missing is given. No synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
-        "synthetic files are meant for release."
+        "Writes synthetic_1.csv and so on, run.json, run.toml, posterior.nc and report.html to "
+        "DIR. Only the synthetic files are meant for release."
     )
 
     made: Datasets = part(Datasets)
@@ -242,7 +242,7 @@ class Impute(Command):
         "values are. No completed record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR."
+        "Writes imputed_1.csv and so on, run.json, run.toml, posterior.nc and report.html to DIR."
     )
 
     made: Datasets = part(
@@ -340,7 +340,7 @@ class Evaluate(Command):
         "values of all its variables."
     )
     epilog: ClassVar = (
-        "Writes evaluation.json and report.html to DIR, and records.csv with --posterior."
+        "Writes evaluation.json, run.toml and report.html to DIR, and records.csv with --posterior."
     )
 
     original: "Source" = option("ORIGINAL", positional=True, help=TABLE)
@@ -409,8 +409,8 @@ class Compare(Command):
         "disclosure risk it estimates."
     )
     epilog: ClassVar = (
-        "Writes compare.json, run.json and report.html to DIR. For each model, chains are run on "
-        "the whole sample and, for each part that is held out, on the other parts."
+        "Writes compare.json, run.json, run.toml and report.html to DIR. For each model, chains "
+        "are run on the whole sample and, for each part that is held out, on the other parts."
     )
 
     models: Names = option("M,M,..", name_list, default=("hdp", "nplcm"), help=
@@ -494,9 +494,9 @@ class Protect(Command):
         "until k-anonymity is reached. A greedy search keeps the loss of information small."
     )
     epilog: ClassVar = (
-        "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
-        "is meant for release; it has the key variables, and the columns of --carry, --link and "
-        "--strata."
+        "Writes protected.csv, changes.json, run.json, run.toml and report.html to DIR. Only "
+        "protected.csv is meant for release; it has the key variables, and the columns of --carry, "
+        "--link and --strata."
     )
 
     population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)

@@ -458,5 +458,5 @@ def _message(summary, out, no_records):
         )
     lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
-    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}, run.toml")
     return "\n".join(lines)

@@ -315,7 +315,7 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
         f"{after['tau1']['q975']:.0f})",
         why,
         *verdict_lines(changes),
-        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
+        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json, run.toml",
     ]
     return "\n".join(lines)
 
