@@ -148,4 +148,4 @@ def _message(found: Comparison, out: Path) -> str:
         )
         for row in found.table().itertuples()
     ]
-    return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json"])
+    return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json, run.json, run.toml"])

@@ -384,7 +384,7 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     if good_for is not None:
         lines.append(good_for)
-    lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
+    lines.append(f"written: {out / shown}, report.html, run.json, run.toml, posterior.nc")
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
-from bnp_models.data.messages import reason
+from bnp_models.data.messages import install_command, reason
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
@@ -173,7 +173,11 @@ def _coded_original(command: Evaluate) -> _Original:
     as_level = data.text.empty_as_level or bool(data.text.settles_empty)
     if as_level:
         persons = with_empty_levels(data, persons)
-    persons, changes = recoded(data, persons, of_households=households.household is not None)
+    # Codes such as -1 among numbers are then in no range of the conditions, as for synthesize.
+    persons, changes = recoded(
+        data, persons, of_households=households.household is not None,
+        by_order=data.zeros is not None,
+    )  # fmt: skip
     levels: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
@@ -274,7 +278,8 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError(
-            "--trees: needs the package scikit-learn; install it: pip install 'bnp-models[trees]'"
+            "--trees: needs the package scikit-learn; install it: "
+            f"{install_command('scikit-learn')}"
         )
 
 
@@ -442,5 +447,5 @@ def _message(summary, out, no_records):
         )
     lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
-    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}, run.toml")
     return "\n".join(lines)

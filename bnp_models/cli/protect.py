@@ -24,6 +24,7 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, verdict_lines
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -74,9 +75,11 @@ def protect_sample(command: Protect) -> int:
         )
     if asked.strata is not None and not asked.k:
         raise UsageError("--strata: is used only with --k; add --k K, or leave --strata out")
+    require_population(command)
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
     ids = read_ids(command.data)
-    size, beside = command.population_size, _read_beside(command)
+    size, beside = command.size, _read_beside(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
     _check_released(command, inputs, beside)
@@ -169,8 +172,8 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     assert isinstance(table, Microdata)
     asked = command.protection
     with located(command.data):
-        check_table(table, command.population_size)
-        check_weights_for(command.data, persons_of(inputs.table), command.population_size)
+        check_table(table, command.size)
+        check_weights_for(command.data, persons_of(inputs.table), command.size)
     if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "
@@ -234,7 +237,7 @@ def _write_protected(
         tell("looking for recodings and suppressions ...")
     strata = None if asked.strata is None else beside[asked.strata].to_numpy(object)
     found = protect(
-        run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
+        run, command.size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
         no_merge=asked.no_merge, k=_targets(command), strata=strata,
@@ -303,6 +306,6 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
         f"{after['tau1']['q975']:.0f})",
         why,
         *verdict_lines(changes),
-        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
+        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json, run.toml",
     ]
     return "\n".join(lines)

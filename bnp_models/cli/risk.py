@@ -16,6 +16,7 @@ from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -83,15 +84,17 @@ class _Checked(NamedTuple):
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    require_population(command)
     if command.fit.model in CELL_MODELS:
         _refuse_with_cells(command)
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
     checked = _checked(command, inputs)
     evaluate = functools.partial(
         population_risk,
-        population_size=command.population_size,
+        population_size=command.size,
         ties=command.ties,
         all_records=command.all_records,
         missing_keys=checked.missing_keys,
@@ -111,7 +114,7 @@ def _refuse_with_cells(command: Risk) -> None:
         ("validate", command.validate is not None), ("what-if", command.what_if),
         ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
         ("suda", command.suda is not None),
-        ("missing-keys", command.missing_keys),
+        ("missing-keys", command.missing_keys), ("first-row", command.first_row),
     ):  # fmt: skip
         if given:
             raise UsageError(
@@ -146,8 +149,8 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     scores = _suda(command, records_of(table))
     missing_keys = _reading_of_missing(command, records_of(table))
     with located(data):
-        check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        check_weights_for(data, table, command.population_size)
+        check_table(records_of(table), command.size, command.all_records, complete=False)
+        check_weights_for(data, table, command.size)
     return _Checked(coarsenings, ids, scores, missing_keys)
 
 
@@ -155,7 +158,7 @@ def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any
     """Settings that run.json records."""
     missing = persons_of(inputs.table).has_missing
     return recorded_settings(
-        command, inputs, population_size=command.population_size, validate=command.validate,
+        command, inputs, population_size=command.size, validate=command.validate,
         ties=command.ties, coarsenings=list(checked.coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
         **({"missing_keys": checked.missing_keys} if missing else {}),
@@ -171,7 +174,7 @@ def _monitor(command: Risk, inputs: Inputs) -> Monitor | None:
     if isinstance(table, WeightedMicrodata) or table.has_missing:
         return None
     assert isinstance(inputs.model, PredictsCells)
-    return tau1_monitor(inputs.model, table, command.population_size, conditions=inputs.conditions)
+    return tau1_monitor(inputs.model, table, command.size, conditions=inputs.conditions)
 
 
 def _reading_of_missing(command: Risk, table: Records) -> str:
@@ -268,7 +271,7 @@ def _write_risk(
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation,
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
-        "baselines": baselines(baseline_cells(run.table, command.population_size))
+        "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
@@ -282,8 +285,9 @@ def _write_risk(
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
     write_table = functools.partial(
-        write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom
-    )
+        write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom,
+        first_row=command.first_row,
+    )  # fmt: skip
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
         **({} if output.no_records else {table_name(command): write_table}),
@@ -291,7 +295,7 @@ def _write_risk(
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
             path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, **found,
+            records=not output.no_records, filing=filing, first_row=command.first_row, **found,
         ),
         **recoding_file(command.data, inputs.changes.recoding),
     })  # fmt: skip
@@ -306,7 +310,7 @@ def _coarser(
     A key without a constant has the figures of the whole key, and not those of fewer draws.
     """
     coarser = coarsen(
-        result.run, command.population_size, checked.coarsenings, ties=command.ties,
+        result.run, command.size, checked.coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
     )  # fmt: skip
     finest = records_of(persons_of(inputs.table)).schema.num_cells
