@@ -139,7 +139,12 @@ class Bins(Merged):
         )  # fmt: skip
 
     def draw(self, rng: np.random.Generator, codes: np.ndarray) -> pd.Series:
-        """Draw a value of each bin from the distribution of its values (`BinValues`).
+        """Draw a value of each bin.
+
+        A value that at least five records share is drawn as often as they have it. Of other records
+        only the roundness of their values is imitated, such as multiples of 50: values that are
+        equally round, at least five, are drawn with the same probability, whether a record has them
+        or not.
 
         Parameters
         ----------

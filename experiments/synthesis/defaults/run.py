@@ -125,9 +125,12 @@ def number_scores(file, sample, frame, bins, rng):
 def judged(file, folder, out):
     """Figures of `bnp-models evaluate`."""
     files = sorted(out.glob("synthetic_*.csv"))
-    command("evaluate", folder / "sample.csv", *files, *options(file, folder), "--holdout",
-            folder / "holdout.csv", "--levels", folder / "levels.csv", "--keys", ",".join(file.keys), "--targets", file.target,
-            "--out", out / "judged", "--force", "--quiet")  # fmt: skip
+    command(
+        "evaluate", folder / "sample.csv", *files, *options(file, folder),
+        "--levels", folder / "levels.csv", "--holdout", folder / "holdout.csv",
+        "--keys", ",".join(file.keys), "--targets", file.target,
+        "--out", out / "judged", "--force", "--quiet",
+    )  # fmt: skip
     found = json.loads((out / "judged" / "evaluation.json").read_text())
     uniques, [keys] = found["replicated_uniques"], found["disclosure"]
     kind = "pairs" if "pairs" in found["pmse"] else "main_effects"
