@@ -262,9 +262,7 @@ class Households:
     @property
     def of_household(self) -> np.ndarray:
         """(N,) household of each person, in the order of ``rows``, counted from 0."""
-        found = np.empty(self.num_persons, np.int64)
-        found[self.rows] = np.repeat(np.arange(self.n), self.sizes)
-        return found
+        return np.repeat(np.arange(self.n), self.sizes)[np.argsort(self.rows, kind="stable")]
 
     @cached_property
     def persons(self) -> Microdata:
