@@ -1,4 +1,10 @@
-"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints."""
+"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints.
+
+If the number of components of a model is fixed (it is not `Growing`), its capacity never changes.
+Then `_advance` returns False, because nothing is left over; `_grow` is never called, `_shrink`
+returns at once, and `growth_start` and `growth` stay 0 and empty. Skip them when you read on for
+such a model.
+"""
 
 import contextlib
 import math
@@ -85,7 +91,7 @@ class Execution:
 
 
 def keys_of(key: jax.Array) -> Keys:
-    """Keys of a run: for starts, for sweeps, for new slots, and the key that it sets aside."""
+    """Keys of a run, in this order: initial states, sweeps, new slots, and `Run.key`."""
     return Keys(key, 4)
 
 
@@ -189,7 +195,8 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # The states are in their final places, so that the sweep traced here is compiled later.
+        # This traces a sweep, to learn the shapes of what it keeps. The states are on their devices
+        # already, because `_compile` can use this trace again only if it finds them there.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )

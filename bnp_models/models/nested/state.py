@@ -20,7 +20,7 @@ class Missing(eqx.Module):
     households: Int[Array, " I"]
     """Indices of the incomplete households."""
     members: Int[Array, "I h"]
-    """Indices of their members."""
+    """Indices of the members of each incomplete household."""
     of_household: Bool[Array, "I q"]
     """True for each missing value of the household itself."""
     of_members: Bool[Array, "I h p"]
@@ -57,7 +57,7 @@ class NestedData(eqx.Module):
     possible: CompiledRules | RelativePredicate | None = eqx.field(static=True)
     """Predicate of household and member codes, true for possible households; None without rules."""
     head: Head | None = eqx.field(static=True)
-    """Members of whom every household has exactly one, if there are such."""
+    """Members of whom every household has exactly one, if there are such members."""
     kind_shape: tuple[float, ...] = eqx.field(static=True)
     """Dirichlet shapes of the shares of other members and of heads in each class."""
     tables: HeadTables | None
@@ -73,7 +73,7 @@ class NestedData(eqx.Module):
     distinct: Int[Array, "p U"] | None
     """Codes of the distinct members; None if their use would save little."""
     distinct_index: Int[Array, " N"] | None = eqx.field(metadata={"record_axis": 0})
-    """Index of each member among them."""
+    """Index of each member among the distinct members."""
     relative: RelativeCoding | None = eqx.field(static=True)
     """Coding of members relative to their head; None if there is no such coding."""
 
