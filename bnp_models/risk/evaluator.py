@@ -67,7 +67,7 @@ class Block(NamedTuple):
     log_p: np.ndarray
     """(block, C) log probability of each cell of the sample for one of its records."""
     relative_se: np.ndarray
-    """(block, C) its relative standard error, or (block, 1) zeros."""
+    """(block, C) relative standard error of these probabilities; (block, 1) zeros if exact."""
     of_sample: LogProbabilities
     """Log probabilities of the requested cells for one of the sample's records."""
     of_rest: LogProbabilities

@@ -71,9 +71,10 @@ class ReleasedColumn(NamedTuple):
 
     column: str
     role: Role
-    """Whether it is a key variable, is changed as one (linked), or is as in the sample."""
+    """Whether the column is a key variable, is changed as one is (linked), or is as it was
+    in the sample."""
     sample_uniques: int
-    """Records that no other shares the key variables and this column with."""
+    """Number of records whose values of the key variables and this column no other record has."""
 
 
 class ReadBack(NamedTuple):
@@ -107,9 +108,9 @@ class Released:
     """The protected file."""
     columns: tuple[ReleasedColumn, ...]
     sample_uniques: int
-    """Records that no other shares all columns with."""
+    """Number of records whose values of all columns no other record has."""
     uniques_of_keys: int
-    """Records that no other shares the key variables with."""
+    """Number of records whose values of the key variables no other record has."""
     read_back: tuple[ReadBack, ...]
     """Columns that tell of changes, or nearly determine a variable that was changed."""
     related: tuple[str, ...]
@@ -117,9 +118,9 @@ class Released:
     suppressed: int
     """Suppressed values of key variables."""
     suppressed_told: int
-    """Of these, those that other key variables do not tell, and another column does."""
+    """Suppressed values that another column tells, and no other key variable."""
     suppressed_told_by_keys: int
-    """Of these, those that another key variable tells."""
+    """Suppressed values that another key variable tells."""
     merged_told: int
     """Merged or dropped values of records that other key variables do not tell, and another column
     does."""
@@ -383,7 +384,7 @@ class _Uniques:
         self.columns, self.masks = columns, masks
 
     def __call__(self, names: Iterable[str]) -> int:
-        """Number of records that no other shares the key variables and these columns with."""
+        """Number of records whose values of the key variables and these columns no other has."""
         names = list(names)
         codes = [self.records.codes, *(self.columns[name].codes[:, None] for name in names)]
         sizes = [*self.records.schema.num_levels, *(len(self.columns[x].labels) for x in names)]

@@ -37,8 +37,9 @@ from bnp_models.models.level_prior import update_shape
 def update_classes(
     key: Key[Array, ""], state: LatentClassState, data: LatentClassData
 ) -> tuple[LabelledRecords, Float[Array, ""]]:
-    """Draw the class and the missing values of every record: step (a) of the papers.
+    """Draw the class and the missing values of every record.
 
+    This is step (a) of Manrique-Vallier & Hu (2018), doi:10.1111/rssa.12352, section 2.3.
     For a cell with a count, the numbers of its records in each class are drawn; they are
     multinomial.
 
@@ -239,7 +240,7 @@ class Drawn(NamedTuple):
     log_mass: Float[Array, " K"]
     """log F_k, the feasible mass of each class."""
     sum_log_1mv: Float[Array, ""]
-    """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
+    """Sum of log(1 - V_k) over the sticks V_k, k < K: the statistic for alpha."""
     augmented: Int[Array, ""] | int = 0
     """Number of records drawn in the impossible region; -1 if there were too many to count."""
     accepted: Float[Array, ""] | float = 1.0

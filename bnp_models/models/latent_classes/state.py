@@ -40,7 +40,10 @@ LISTED_RECORDS = 4
 class LatentClassData(eqx.Module):
     """The coded sample, with padding, and the feasible region.
 
-    Most records are stored singly. A cell with many records is stored once, with its count.
+    Most records are stored singly. A cell with many records is stored once, with its count. In
+    shapes, J is the number of variables, R that of levels of all variables, n that of single
+    records with padding, C that of cells with counts, m that of incomplete records, and B that of
+    feasible boxes.
     """
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
@@ -82,7 +85,11 @@ class LatentClassData(eqx.Module):
 
 
 class LatentClassState(eqx.Module):
-    """Parameters of a chain between sweeps; each sweep first draws the classes of the records."""
+    """Parameters of a chain between sweeps; each sweep first draws the classes of the records.
+
+    In shapes, K is the number of classes, R that of levels of all variables, and G that of groups
+    of levels.
+    """
 
     log_pi: Float[Array, " K"]
     """Log weights of the classes before truncation."""

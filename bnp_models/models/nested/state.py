@@ -90,7 +90,11 @@ class NestedData(eqx.Module):
 
 
 class NestedState(eqx.Module):
-    """Parameters and missing values of a chain between sweeps; each sweep first draws classes."""
+    """Parameters and missing values of a chain between sweeps; each sweep first draws classes.
+
+    In shapes, F is the number of household classes, S that of member classes, Q that of levels of
+    households and B that of groups of these, and R that of levels of members.
+    """
 
     log_pi: Float[Array, " F"]
     """Log weights of the household classes before truncation."""
@@ -103,7 +107,7 @@ class NestedState(eqx.Module):
     household_shape: Float[Array, " Q+B"]
     """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones if uniform."""
     member_shape: Float[Array, " R+G"]
-    """Dirichlet shapes of the members' level probabilities."""
+    """Dirichlet shapes of the members' level probabilities; here G counts groups of levels."""
     alpha: Float[Array, ""]
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]

@@ -1,4 +1,7 @@
-"""One sweep of the nested model: classes, impossible households, parameters, order."""
+"""One sweep of the nested model: classes, impossible households, parameters, order.
+
+The numbers of steps are those of Hu, Reiter & Wang (2018), doi:10.1214/16-BA1047.
+"""
 
 import dataclasses
 import math
@@ -80,9 +83,7 @@ def draw_uniform(
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Draw the classes of households, with member classes summed out; then draw member classes.
-
-    Steps 1 and 2 of the paper.
+    """Steps 1 and 2: draw classes of households, with member classes summed out, then of members.
 
     Returns
     -------
