@@ -184,7 +184,8 @@ class Driver:
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [
-                init_chains(model, self.data, keys, self.capacity, starts)
+                # Placed, because values that depend on neither data nor key are on any device.
+                self.place.group(init_chains(model, self.data, keys, self.capacity, starts))
                 for keys, starts in self.place.groups((keys, starts))
             ]
         else:
@@ -316,7 +317,7 @@ class Driver:
             key = jax.random.fold_in(self.key_grow, self.iteration)
             keys = chain_keys_of(key, self.settings.num_chains)
             self.states = [
-                grow_chains(self.model, keys, states, self.data, self.capacity)
+                self.place.group(grow_chains(self.model, keys, states, self.data, self.capacity))
                 for keys, states in zip(self.place.groups(keys), self.states, strict=True)
             ]
             self._compile()
@@ -334,7 +335,8 @@ class Driver:
             if capacity < self.capacity:
                 self.capacity = capacity
                 self.states = [
-                    shrink_chains(self.model, states, self.data, capacity) for states in self.states
+                    self.place.group(shrink_chains(self.model, states, self.data, capacity))
+                    for states in self.states
                 ]
                 self._compile()
 

@@ -111,6 +111,31 @@ def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
         bnp.sample(other, table, resume=True, **options, **saving)
 
 
+STARTS = {
+    "drawn": lambda key: {"x": jax.random.normal(key), "n": jnp.int32(0)},
+    "constant": lambda key: {"x": jnp.zeros(()), "n": jnp.int32(0)},
+    "of Python": lambda key: {"x": 0.0, "n": 0},
+    "of NumPy": lambda key: {"x": np.float32(0), "n": np.int32(0)},
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("weak", [False, True])
+def test_own_steps_are_traced_once(start, weak, sample_frame):
+    """Initial states are of the types, and in the places, of the states that steps return."""
+    traced = []
+
+    def step(key, state):
+        traced.append(key)
+        x = jnp.where(jax.random.uniform(key) < 0.5, 1.0, -1.0) if weak else jax.random.normal(key)
+        return {"x": x, "n": state["n"] + 1}, {}
+
+    own = bnp.inference.model_of_steps(STARTS[start], step, keep=["x"])
+    run = bnp.sample(own, sample_frame, key=jax.random.key(5), **SETTINGS | {"num_warmup": 3})
+    assert np.all(run.draws["x"] != 0)
+    assert len(traced) == 1
+
+
 def test_every_sweep_of_every_chain_has_a_key_of_its_own(sample_frame):
     """What each sweep adds to an autoregression is another standard normal variate."""
     run = bnp.sample(make_steps(), sample_frame, key=jax.random.key(5), **SETTINGS | {
