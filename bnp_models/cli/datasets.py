@@ -41,7 +41,7 @@ from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import read_draws, write_netcdf
 from bnp_models.inference.driver import keys_of
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import Run, Settings, names_of_draw
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
@@ -430,9 +430,9 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
             "draws are used again, so leave these options out"
         )
     model = inputs.model
-    if missing := [name for name in (*model.parameters, "alpha") if name not in draws]:
+    if missing := [name for name in names_of_draw(model) if name not in draws]:
         raise UsageError(f"{where}: posterior.nc has no {missing[0]!r}; run synthesize again")
-    num_chains, num_samples = draws["alpha"].shape
+    num_chains, num_samples = draws[model.scalars[0]].shape
     *_, key = keys_of(jax.random.key(inputs.chains.seed))
     return Run(
         model=model,

@@ -241,7 +241,7 @@ class Run(Generic[TableC, ConditionsC]):
             If the run did not keep them.
         """
         weighting = (name for name in self.model.weight_parameters if name in self.draws)
-        names = dict.fromkeys((*self.model.parameters, *weighting, "alpha"))
+        names = dict.fromkeys((*names_of_draw(self.model), *weighting))
         missing = [name for name in names if name not in self.draws]
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
@@ -380,6 +380,18 @@ def is_of_households(run: Run) -> TypeGuard[HouseholdsRun]:
     return isinstance(run.table, Households)
 
 
+def names_of_draw(model: Model) -> tuple[str, ...]:
+    """Names of the quantities that the functions of a model use for one draw."""
+    concentration = ("alpha",) if "alpha" in model.scalars else ()
+    return tuple(dict.fromkeys((*model.parameters, *concentration)))
+
+
+def shape_of_draws(parameters: dict[str, np.ndarray]) -> tuple[int, int]:
+    """Numbers of chains and of draws of each, of arrays (chains, draws, ...)."""
+    num_chains, num_draws = next(iter(parameters.values())).shape[:2]
+    return num_chains, num_draws
+
+
 def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
     """Indices of the draws that are evaluated together, and the same indices padded to one length.
 
@@ -418,7 +430,7 @@ def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple
 def spaced_draws(run, number):
     """Parameters of `number` draws, evenly spaced over all chains and draws."""
     draws = run.parameters()
-    num_chains, num_draws = draws["alpha"].shape
+    num_chains, num_draws = shape_of_draws(draws)
     total = num_chains * num_draws
     if not 1 <= number <= total:
         raise ValueError(

@@ -103,7 +103,7 @@ Levels: TypeAlias = dict[str, tuple[Label, ...]]
 """Levels of variables by name, in the same order as in arrays."""
 
 Draw: TypeAlias = dict[str, Array]
-"""One kept draw: an array for each name of `Model.parameters`, and "alpha"."""
+"""One kept draw: an array for each name of `Model.parameters`, and "alpha" if it is a scalar."""
 
 
 class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):

@@ -10,7 +10,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws, numbered
-from bnp_models.inference.run import RecordsRun, Run, is_of_records
+from bnp_models.inference.run import RecordsRun, Run, is_of_records, shape_of_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.evaluator import cell_probabilities, checked_method, checked_model
 from bnp_models.risk.population import PopulationRisk
@@ -142,7 +142,7 @@ def _pointwise(run: RecordsRun, thin: int):
     draws, cells = run.parameters(thin), run.table.cells()
     blocks = cell_probabilities(run, draws, cells.codes, method, run.key)
     log_p = np.concatenate([log_p.astype(np.float32) for log_p, _, _ in blocks])
-    log_p = log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
+    log_p = log_p.reshape(*shape_of_draws(draws), -1)[..., cells.record_cell]
     return numbered(xr.Dataset({"record": (("chain", "draw", "row"), log_p)}))
 
 
