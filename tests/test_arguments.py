@@ -64,8 +64,8 @@ WRONG = {
         "write evaluate(original, synthetic)",
     ),
     "a risk to diagnose": (
-        lambda small: bnp.convergence(small.risk),
-        "run must be of type Run, not PopulationRisk; write convergence(run)",
+        lambda small: bnp.diagnose(small.risk).figures,
+        "run must be of type Run, not PopulationRisk; write diagnose(run)",
     ),
     "a run to summarise as a risk": (
         lambda small: bnp.report.risk_summary(small.run),

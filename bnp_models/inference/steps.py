@@ -384,7 +384,7 @@ def model_of_steps(
     >>> chains = bnp.sample(own, table, key=jax.random.key(0), **short)
     >>> chains.draws["square"].shape
     (2, 20)
-    >>> sorted(bnp.convergence(chains))
+    >>> sorted(bnp.diagnose(chains).figures)
     ['square', 'x']
     """
     for argument, function in (

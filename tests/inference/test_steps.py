@@ -84,8 +84,8 @@ def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
     run = bnp.sample(make_steps(), table, **options)
     assert run.draws["x"].shape == (2, 30) and run.draws["pair"].shape == (2, 30, 2)
     np.testing.assert_array_equal(run.draws["pair"][..., 0], run.draws["x"])
-    assert sorted(bnp.convergence(run)) == ["log_likelihood", "x"]
-    assert all(isinstance(sentence, str) for sentence in bnp.warnings_of(run))
+    assert sorted(bnp.diagnose(run).figures) == ["log_likelihood", "x"]
+    assert all(isinstance(sentence, str) for sentence in bnp.diagnose(run).warnings)
     assert repr(run).startswith("Run: 2 chains of 30 draws of own")
 
     class Killed(Exception):
@@ -242,7 +242,7 @@ def test_own_steps_with_cell_probabilities_have_a_risk_and_synthetic_data(cells)
     stays = np.exp(betaln(2, 64 + 140) - betaln(2, 64))
     error = risk.tau1_conditional.std() / np.sqrt(risk.tau1_conditional.size)
     assert abs(risk.tau1_conditional.mean() - 3 * stays) < Z_LIMIT * error
-    assert all(isinstance(sentence, str) for sentence in bnp.warnings_of(cells, risk))
+    assert all(isinstance(sentence, str) for sentence in bnp.diagnose(cells, risk).warnings)
     pointwise = bnp.to_inference_data(cells, risk, pointwise=True)["log_likelihood"]["record"]
     assert pointwise.shape == (2, 500, 60)
     np.testing.assert_allclose(pointwise[..., 0], cells.draws["log_p"][..., 0], rtol=1e-5)
