@@ -63,6 +63,26 @@ WRONG = {
         "original must be of type Microdata, ContingencyTable, Households or DataFrame, not list; "
         "write evaluate(original, synthetic)",
     ),
+    "an array of keys": (
+        lambda small: bnp.sample(
+            bnp.NPLCM(components=2), small.table, key=jax.random.split(jax.random.key(0), 4)
+        ),
+        "key must be one key, not 4; all chains and draws derive theirs from it",
+    ),
+    "an array for a frame": (
+        lambda small: bnp.Microdata.from_frame(np.zeros((3, 2))),
+        "frame must be of type DataFrame, not ndarray; write Microdata.from_frame(frame)",
+    ),
+    "an array for a frame of households": (
+        lambda small: bnp.Households.from_frame(np.zeros((3, 2)), "id"),
+        "frame must be of type DataFrame, not ndarray; write Households.from_frame(frame, "
+        "household)",
+    ),
+    "an array for a frame of conditions": (
+        lambda small: bnp.StructuralZeros.from_frame(np.zeros((3, 2)), small.table.schema),
+        "frame must be of type DataFrame, not ndarray; write StructuralZeros.from_frame(frame, "
+        "table.schema)",
+    ),
     "a risk to diagnose": (
         lambda small: bnp.diagnose(small.risk).figures,
         "run must be of type Run, not PopulationRisk; write diagnose(run)",

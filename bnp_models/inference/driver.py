@@ -248,8 +248,8 @@ class Driver:
             shared = len(self.states) if self.devices[0].platform == "cpu" else 1
             check_memory(lowered.compile(), self.devices[0], shared)
         self.advance = partial(program, self.model, self.data, **given)
-        first = self.advance(*of_chains)
-        jax.block_until_ready(first)
+        with self.progress.compiling():
+            jax.block_until_ready(self.advance(*of_chains))
 
     def _advance(self, goal: int) -> bool:
         """Run a chunk of sweeps, keep it, and return whether a chain needs more slots."""
