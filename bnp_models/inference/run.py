@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Generic, TypeAlias, TypeGuard
 
 import jax
@@ -14,6 +15,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Schema
 from bnp_models.inference.arviz import arrange_draws
+from bnp_models.inference.saving import write_run
 from bnp_models.models.model import ConditionsC, Growing, Model, TableC
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.coding import Coding
@@ -327,6 +329,23 @@ class Run(Generic[TableC, ConditionsC]):
             for name, value in self.draws.items()
         }
         return replace(self, settings=settings, draws=draws)
+
+    def save(self, path: str | PathLike) -> None:
+        """Write the run into a folder, from which `bnp_models.load_run` reads it.
+
+        Parameters
+        ----------
+        path
+            The folder; a run or a checkpoint in it is replaced.
+
+        Notes
+        -----
+        The folder has draws, states, keys, settings and versions, in the format of checkpoints. It
+        does not have the model, the sample and the conditions, of which it has digests, nor the
+        target (`until`). The states have values that were drawn for each record: only the owner of
+        the folder can read it.
+        """
+        write_run(self, path)
 
     def to_inference_data(self, *, parameters: bool = False):
         """Arrange the draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
