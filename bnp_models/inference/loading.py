@@ -14,9 +14,10 @@ import pandas as pd
 from bnp_models.data.frames import Tabular
 from bnp_models.inference.arviz import origin, read_draws, versions
 from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
-from bnp_models.inference.run import Run, Settings, names_of_draw
+from bnp_models.inference.run import Run, names_of_draw
 from bnp_models.inference.sampling import check_input, coded_input
 from bnp_models.inference.saving import EARLY, SAVED, as_key, made_of
+from bnp_models.inference.trace import Settings
 from bnp_models.models.model import ConditionsT, DataT, InfoT, Model, StateT, TableT
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
