@@ -150,6 +150,7 @@ def test_keys_of_either_kind_are_keys():
 
 MODEL = bnp.NPLCM(2)
 CALLS = {
+    "load_run": lambda given, key: bnp.load_run("none", given.run.model, given.table, key=key),
     "attack_risk": lambda it, key: bnp.attack_risk(MODEL, it.table, [it.table], key=key),
     "cell_risk": lambda it, key: bnp.cell_risk(bnp.PolettiniStander(1), it.cells, key=key),
     "coarsen": lambda it, key: bnp.coarsen(it.run, 20_000, key=key),

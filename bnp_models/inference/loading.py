@@ -71,6 +71,7 @@ def load_run(
     >>> bnp.extend(again, 10).draws["alpha"].shape
     (2, 30)
     """
+    key = None if key is None else typed_key(key)
     coded, limits = coded_input("load_run(path, model, table)", model, table, conditions)
     check_input(model, coded, limits)
     if (key is None) == Path(path).is_file():
@@ -141,7 +142,7 @@ def _state(model, table, conditions, capacity, leaves):
 def _of_netcdf(path, model, table, conditions, key) -> Run:
     """Run of the draws in a file, after checking that they are of this model and sample."""
     draws, every, attributes = read_draws(path)
-    run = run_of_draws(model, table, conditions, draws, every, attributes, typed_key(key))
+    run = run_of_draws(model, table, conditions, draws, every, attributes, key)
     for name, value in origin(run).items():
         if attributes.get(name) != value:
             what = name.removesuffix("_sha256")
