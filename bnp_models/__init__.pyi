@@ -37,6 +37,7 @@ from .inference.convergence import Converged as Converged
 from .inference.convergence import convergence as convergence
 from .inference.diagnosis import warnings_of as warnings_of
 from .inference.interruption import Interrupted as Interrupted
+from .inference.interruption import OutOfTime as OutOfTime
 from .inference.modes import find_modes as find_modes
 from .inference.run import Run as Run
 from .inference.sampling import check_input as check_input

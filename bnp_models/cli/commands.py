@@ -420,9 +420,12 @@ class Compare(Command):
     )
     fit: Fit = part(Fit, only=("groups",))
     chains: Chains = part(
-        Chains, without=STOPPING,
+        Chains, without=STOPPING[:2],
         draws={"default": DRAWS, "help": 
             f"number of draws kept from each chain (default: {DRAWS})"},
+        max_minutes="stop after this many minutes of chains, even if they have not made all draws. "
+        "Each run of chains has an equal share of the minutes that are left. Compilation and the "
+        "minutes before a --resume count too (default: no limit)",
     )  # fmt: skip
     output: Output = part(Output, without=("keep_parameters",))
 

@@ -371,9 +371,10 @@ class Chains:
         "effective sample size, bulk and tail, that --until-rhat waits for, of all chains together "
         "(default: 100 for each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet. Compilation, checks of "
-        f"the chains and the minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or "
-        f"{MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet, or have not made the "
+        "first draws. Compilation, checks of the chains and the minutes before a --resume count "
+        f"too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the "
+        "first draws take more)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

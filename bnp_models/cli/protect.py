@@ -22,7 +22,6 @@ from bnp_models.cli.folder import (
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, verdict_lines
-from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -30,7 +29,12 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.runs import (
+    Finished,
+    further_chains,
+    recorded_settings,
+    sample_into_folder,
+)
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
@@ -250,7 +254,7 @@ def _write_protected(
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None
     if asked.refit:
-        again = _refit(run, found, inputs.chains, shows_progress(output))
+        again = _refit(command, run, found)
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
     use = summary["usable"]
@@ -282,7 +286,7 @@ def _write_protected(
     return _message(found, changes, use["why"], out)
 
 
-def _refit(run: RecordsRun, found: Protection, chains: Chains, progress: bool) -> RecordsRun:
+def _refit(command: Protect, run: RecordsRun, found: Protection) -> RecordsRun:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables
@@ -294,7 +298,7 @@ def _refit(run: RecordsRun, found: Protection, chains: Chains, progress: bool) -
     model = dataclasses.replace(model, **changed)
     return sample(
         model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
-        **chains.sweeps, progress=progress,
+        progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
-from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -23,7 +22,12 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.runs import (
+    Finished,
+    further_chains,
+    recorded_settings,
+    sample_into_folder,
+)
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
@@ -235,11 +239,11 @@ def _write_risk(
     """Write the files of a risk; return what is said of it."""
     run, result, out = done.run, done.evaluated, done.out
     assert is_of_records(run)
-    output, chains, seed = command.output, inputs.chains, inputs.chains.seed
+    output, seed = command.output, inputs.chains.seed
     checks = predictive_checks(run)
     validation = None
     if command.validate is not None:
-        validation = _validate(run, command.validate, chains, shows_progress(output))
+        validation = _validate(command, run)
     coarser = coarsen(
         run, command.population_size, coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
@@ -285,7 +289,7 @@ def _write_risk(
     return risk_message(command, summary, out)
 
 
-def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Validation:
+def _validate(command: Risk, run: Run) -> Validation:
     """Validate within the sample, by chains like those of the run.
 
     Parts are simple random samples of it, whatever weights it has.
@@ -293,5 +297,6 @@ def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Vali
     records = sample_law(run)
     return validate_within(
         run.model, records.table, key=jax.random.fold_in(run.key, _VALIDATION),
-        conditions=records.conditions, num_splits=num_splits, **chains.sweeps, progress=progress,
+        conditions=records.conditions, num_splits=command.validate or 0,
+        progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip

@@ -153,6 +153,42 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
     return Figures(rhat=rhat, ess_bulk=_finite(bulk), ess_tail=_finite(tail))
 
 
+ENDS = (0.025, 0.975)
+"""Probabilities of the ends of a 95% interval."""
+
+
+def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, float]:
+    """Monte Carlo standard errors of the ends of the 95% interval of one scalar.
+
+    Those of the quantiles (Vehtari et al. 2021, doi:10.1214/20-BA1221) are multiplied by R-hat,
+    because chains that disagree may have missed a part of the posterior.
+
+    Parameters
+    ----------
+    values, superchain
+        As for `diagnose`.
+
+    Returns
+    -------
+    low, high
+        nan if a chain has fewer than 4 draws. Not multiplied if there is only one chain.
+    """
+    if values.shape[1] < MIN_DRAWS:
+        return math.nan, math.nan
+    from arviz_stats.base import array_stats
+
+    factor = max(diagnose(values, superchain)["rhat"] or 1.0, 1.0)
+    values = np.asarray(values, np.float64)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        low, high = (
+            factor
+            * float(array_stats.mcse(values, chain_axis=0, draw_axis=1, method="quantile", prob=p))
+            for p in ENDS
+        )
+    return low, high
+
+
 @dataclass(frozen=True)
 class Converged:
     """A target for ``sample(until=...)``: R-hat is small, effective sample sizes are large.

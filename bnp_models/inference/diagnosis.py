@@ -92,7 +92,7 @@ class Diagnosis:
         if times is None:
             return None
         # All draws count in the first round, and three quarters of them later.
-        first = self.run.settings == self.run.until.first
+        first = self.run.until.in_first(self.run.settings)
         return spent * times * (4 / 3 if first and times > 1 else 1)
 
     @cached_property
@@ -143,9 +143,7 @@ class Diagnosis:
         if run is None:
             return sentences
         if run.until is not None and not self.reached:
-            num_chains = run.settings.num_chains
-            stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
-            sentences = stopped + sentences
+            sentences = stopping_warnings(run, self.missed, self.minutes_needed) + sentences
         sentences = design_warnings(run) + sentences + run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()

@@ -26,19 +26,24 @@ from bnp_models.inference.convergence import (
     rhat_of_others,
 )
 from bnp_models.inference.modes import Modes
-from bnp_models.inference.run import Run, Until
+from bnp_models.inference.run import AllDraws, Run
 from bnp_models.zeros.settled import missing_by_design
 
 
-def stopping_warnings(
-    until: Until, missed: list[str], num_chains: int, needed: float | None = None
-) -> list[str]:
+def stopping_warnings(run: Run, missed: list[str], needed: float | None = None) -> list[str]:
     """Sentence on a run that used up its minutes.
 
     `missed` lists the figures that miss the target; `needed` is the estimated number of minutes.
     """
+    assert run.until is not None
+    until, num_chains = run.until, run.settings.num_chains
     target, minutes = until.target, f"{until.max_minutes:g}"
     start = f"stopped after {minutes} minute{'s'[: minutes != '1']}"
+    least = until.first.num_samples
+    if run.settings.num_sweeps < until.first.num_sweeps:
+        start += f", with {run.settings.num_samples:,} of at least {least:,} draws of each chain"
+    if isinstance(target, AllDraws):
+        return [f"{start}; allow more minutes (--max-minutes)"]
     if not isinstance(target, Converged):
         return [f"{start}, before the target was reached; allow more minutes"]
     return [
