@@ -50,7 +50,7 @@ from bnp_models.inference.run import RecordsRun, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
-from bnp_models.report.summaries import risk_summary
+from bnp_models.report.summaries import allows_verdict, risk_summary
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
@@ -258,9 +258,10 @@ def _write_protected(
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
     use = summary["usable"]
+    allowed, _ = allows_verdict(done.diagnosis, risk, checks)
     released = found.released(beside, carry=_carried(command), link=dict(asked.link))
     changes = changes_document(
-        found, refitted, ids=ids, usable=use["tau1"], why=use["why"], released=released
+        found, refitted, ids=ids, usable=allowed, why=use["why"], released=released
     )  # fmt: skip
     reading = reading_of(data)
     columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *beside))

@@ -189,6 +189,34 @@ def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, flo
     return low, high
 
 
+def batches_of(num_chains: int, num_draws: int) -> np.ndarray:
+    """Batch, (chains * draws,), of each draw: the two halves of every chain are batches."""
+    half = np.arange(num_draws) * 2 // max(num_draws, 1)
+    return (2 * np.arange(num_chains)[:, None] + half).ravel()
+
+
+def errors_of_means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Monte Carlo standard errors of means, from the means of batches of draws.
+
+    They contain the disagreement of the chains, which are in different batches.
+
+    Parameters
+    ----------
+    sums
+        (batches, ...) sum of each quantity over the draws of each batch.
+    counts
+        (batches,) draws of each batch.
+
+    Returns
+    -------
+    errors
+        (...) nan if a batch is empty.
+    """
+    with np.errstate(invalid="ignore"):
+        means = sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
+        return means.std(axis=0, ddof=1) / math.sqrt(len(counts))
+
+
 @dataclass(frozen=True)
 class Converged:
     """A target for ``sample(until=...)``: R-hat is small, effective sample sizes are large.

@@ -47,8 +47,8 @@ class OutOfTime(RuntimeError):
         plural = "" if needed is None or math.ceil(needed) == 1 else "s"
         about = "" if needed is None else f"; these take about {math.ceil(needed):,} minute{plural}"
         super().__init__(
-            f"stopped after {minutes:.3g} minutes, at sweep {iteration:,} of the {first:,} that the "
-            f"warm-up and the first draws take, so that there are no results yet{about}"
+            f"stopped after {minutes:.3g} minutes, at sweep {iteration:,} of the {first:,} that "
+            f"the warm-up and the first draws take, so that there are no results yet{about}"
         )
 
 

@@ -99,6 +99,8 @@ class PopulationRisk:
     layer: LayerDraws | None = None
     """Draws of the correction for overdispersion, and the risk that is reported for comparison;
     None if there is no correction."""
+    r1_error: np.ndarray | None = None
+    """Per sample unique, the Monte Carlo standard error of `r1`; nan if chains have one draw."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
@@ -335,6 +337,7 @@ def population_risk(
     sums = RiskSums(
         cells, evaluator.num_new, numpy_generator(key_counts), layer, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
+        shape=evaluator.draws["alpha"].shape,
     )  # fmt: skip
     done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):
@@ -352,7 +355,7 @@ def population_risk(
         ties=ties,
         missing_keys=reading,
         matching=matching,
-        **sums.figures(evaluator.draws["alpha"].shape),
+        **sums.figures(),
     )
 
 

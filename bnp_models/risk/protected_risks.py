@@ -15,6 +15,7 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
+from bnp_models.inference.convergence import batches_of, errors_of_means
 from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
@@ -50,6 +51,7 @@ class ProtectedRisks:
         self.table, self._num_new = self.run.table, self._evaluator.num_new
         self._key_cells, key_ties, key_counts = Keys(key, 3)
         self._tied = self._evaluator.draw_ties(key_ties) if ties else None
+        self.num_chains = len(self._evaluator.draws["alpha"])
         self.num_draws = self._evaluator.draws["alpha"].size
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
@@ -82,7 +84,7 @@ class ProtectedRisks:
         return self._generator.binomial(self._num_new, np.minimum(q, 1))
 
     def draw_tau1(self, r1: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Draw the number of population uniques among records, (REPEATS * draws,).
+        """Draw the number of population uniques among records, (chains, draws * REPEATS).
 
         Given the parameters, records are treated as independent. The persons whom two records match
         may overlap if their keys differ, but this is very rare.
@@ -95,7 +97,16 @@ class ProtectedRisks:
             (m,) rows of the records.
         """
         uniform = self._uniform[..., np.searchsorted(self._finest, rows)]
-        return np.sum(uniform < r1, axis=-1, dtype=float).ravel()
+        tau1 = np.sum(uniform < r1, axis=-1, dtype=float)
+        # The repeats of a draw follow each other, as draws of a chain do.
+        return tau1.T.reshape(self.num_chains, -1)
+
+    def errors(self, r1: np.ndarray) -> np.ndarray:
+        """Monte Carlo standard errors (m,) of the means of risks (draws, m)."""
+        batches = batches_of(self.num_chains, self.num_draws // self.num_chains)
+        sums = np.zeros((2 * self.num_chains, r1.shape[1]))
+        np.add.at(sums, batches, r1)
+        return errors_of_means(sums, np.bincount(batches))
 
     def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""

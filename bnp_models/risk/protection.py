@@ -40,7 +40,7 @@ from bnp_models.risk.recoding import (
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
 from bnp_models.risk.ties import TIES
-from bnp_models.risk.verdict import Limits, Verdict, judge
+from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
@@ -64,7 +64,7 @@ class FileRisk:
     """
 
     tau1: np.ndarray
-    """(draws,) draws of the number of records that are unique in the population."""
+    """(chains, draws) draws of the number of records that are unique in the population."""
     tau2: np.ndarray
     """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
     r1: np.ndarray
@@ -74,6 +74,8 @@ class FileRisk:
     included."""
     loss: float
     """Information that was lost, in bits a record."""
+    r1_error: np.ndarray
+    """(n,) Monte Carlo standard error of `r1`."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -97,9 +99,9 @@ class FileRisk:
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
-        low, high = np.quantile(self.tau1, [0.025, 0.975])
-        tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
-        return judge(tau1, self.r1, limits, usable, why)
+        return judge(
+            figures_of_draws(self.tau1), self.r1, limits, usable, why, r1_error=self.r1_error
+        )
 
 
 @displayed
@@ -464,7 +466,7 @@ def _file_risk(
 ) -> FileRisk:
     """Risk of a file after a coarsening and suppressions (n, J')."""
     n = len(suppressed)
-    sharing, mean = np.full(n, n), np.zeros(n)
+    sharing, mean, error = np.full(n, n), np.zeros(n), np.zeros(n)
     columns, rows, tau2 = [], [], np.zeros(risks.num_draws)
     for pattern, where in patterns(suppressed):
         if pattern.all():
@@ -474,10 +476,10 @@ def _file_risk(
         alone = where[sharing[where] == 1]
         r1, _ = risks.of_rows(key, alone)
         tau2 += np.sum(1 / (1 + risks.draw_joining(key, alone)), axis=1)
-        mean[alone] = r1.mean(axis=0)
+        mean[alone], error[alone] = r1.mean(axis=0), risks.errors(r1)
         columns.append(r1)
         rows.append(alone)
     none = np.zeros((risks.num_draws, 0))
     r1 = np.concatenate([none, *columns], axis=1)
     tau1 = risks.draw_tau1(r1, np.concatenate([np.zeros(0, int), *rows]))
-    return FileRisk(tau1, tau2, mean, sharing, loss)
+    return FileRisk(tau1, tau2, mean, sharing, loss, error)

@@ -17,6 +17,7 @@ import numpy as np
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.inference.convergence import batches_of, errors_of_means
 from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
 from bnp_models.risk.missing_keys import Completed
 from bnp_models.risk.reciprocals import expected_reciprocal
@@ -66,6 +67,8 @@ class RiskSums:
         (C,) records that match those of each cell, where missing values are wildcards.
     incomplete
         (m,) rows of the incomplete records, where values are missing at random.
+    shape
+        (chains, draws) of the draws that are added.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class RiskSums:
         all_records: bool,
         matching: np.ndarray | None = None,
         incomplete: np.ndarray | None = None,
+        *,
+        shape: tuple[int, int],
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.layer, self.on = layer, on
@@ -91,6 +96,9 @@ class RiskSums:
         self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
+        self.shape, self.batches = shape, batches_of(*shape)
+        self.r1_of_batches = np.zeros((2 * shape[0], len(self.rows)))
+        self.done = 0
         self.r1 = np.zeros(len(self.rows))
         self.r2 = np.zeros(len(self.rows) + len(self.shared))
         self.alone = np.zeros(len(self.rows))
@@ -126,6 +134,8 @@ class RiskSums:
             r1, r2 = r1 * alone, r2 * alone
         number = len(self.rows)
         self.r1 += r1.sum(axis=0)
+        np.add.at(self.r1_of_batches, self.batches[self.done : self.done + len(r1)], r1)
+        self.done += len(r1)
         self.r2[:number] += r2.sum(axis=0)
         if self.all_records:
             evaluate = partial(shared_risks, tied, self.counts[self.shared])
@@ -167,8 +177,9 @@ class RiskSums:
         for name, tau in zip(TAUS, taus, strict=True):
             to[name].append(tau)
 
-    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
+    def figures(self) -> dict[str, Any]:
+        """Fields of `PopulationRisk`."""
+        shape = self.shape
         by_draw, of_layer = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
             for draws in (self.by_draw, self.of_layer)
@@ -185,6 +196,7 @@ class RiskSums:
             "relative_error": float(np.median(by_draw.pop("error"))),
             "rows": rows[order],
             "r1": (self.r1 / number)[order],
+            "r1_error": errors_of_means(self.r1_of_batches, np.bincount(self.batches))[order],
             "r2": (self.r2[: len(rows)] / number)[order],
             "layer": LayerDraws(**of_layer) if of_layer else None,
             "r2_of_cells": r2_of_cells,
