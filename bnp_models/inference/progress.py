@@ -64,8 +64,9 @@ class Progress:
             self.forecast = True
             if left > _LEAST_FORECAST:
                 self.tell(
-                    f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, by the first "
-                    f"{iteration:,} sweeps{self._limit(now, left, iteration, goal, num_warmup)}"
+                    f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, estimated "
+                    f"from the first {iteration:,} sweeps"
+                    f"{self._limit(now, left, iteration, goal, num_warmup)}"
                 )
         elif self.tell is not None and now - self.told > _SECONDS_BETWEEN and iteration < goal:
             self.told = now

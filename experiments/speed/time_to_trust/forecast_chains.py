@@ -2,8 +2,8 @@
 
     python experiments/speed/time_to_trust/forecast_chains.py FOLDER
 
-Long chains of the default model on samples of populations in FOLDER. forecast_chains.npz keeps every
-fourth draw of the quantities that a run of `bnp-models risk` waits for, and the sweeps a second.
+Long chains of the default model on samples of populations in FOLDER. forecast_chains.npz keeps each
+fourth draw of the quantities that a run of `bnp-models risk` waits for.
 """
 
 import argparse
