@@ -218,6 +218,11 @@ class Synthesize(Command):
     # The evaluation of what an intruder can learn reads the parameters.
     output: Output = part(Output, fixed={"keep_parameters": True})
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether tables of the files are calibrated to those of the sample."""
+        return self.made.chosen_method == "calibrated"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Impute(Command):

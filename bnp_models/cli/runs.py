@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import jax
 
-from bnp_models.cli.commands import Sampling
+from bnp_models.cli.commands import Sampling, Synthesize
 from bnp_models.cli.folder import into_folder, progress_of_chains, say
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
@@ -24,6 +24,7 @@ from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import AllDraws, Run
 from bnp_models.inference.sampling import sample
+from bnp_models.inference.warnings import in_minutes
 from bnp_models.models.level_prior import (
     LevelPriorOptions,
     Ordered,
@@ -58,14 +59,16 @@ class _JudgedTarget(Converged):
 
     diagnose: Callable[[Run], Diagnosis] | None = None
     say: Callable[[str], None] | None = None
+    draws_first: bool = True
+    """Whether the quantities of the run are judged before anything is evaluated."""
 
     def __call__(self, run: Run) -> bool:
         """Whether the run meets the target."""
         if self.diagnose is None:
             return super().__call__(run)
         # What is evaluated costs more: only where nothing else speaks against the run.
-        diagnosis = Diagnosis.of(run)
-        if diagnosis.reached:
+        diagnosis = Diagnosis.of(run) if self.draws_first else self.diagnose(run)
+        if self.draws_first and diagnosis.reached:
             diagnosis = self.diagnose(run)
         if not diagnosis.reached and self.say is not None:
             self.say(_forecast(run, diagnosis))
@@ -79,9 +82,10 @@ def _forecast(run: Run, diagnosis: Diagnosis) -> str:
     sentence = f"after {spent:.1f} minutes, {diagnosis.missed[0]}"
     if diagnosis.minutes_needed is not None:
         sentence += (
-            f"; the run probably needs about {max(1, round(diagnosis.minutes_needed)):,} "
-            "minutes in all"
+            f"; the run probably needs {in_minutes(diagnosis.minutes_needed)} minutes in all"
         )
+    else:
+        sentence += "; it is too early to say how long the run will take"
     return f"{sentence}, and it ends after {most:g} minutes at the latest"
 
 
@@ -158,6 +162,8 @@ def _sample(
             chains.until_rhat, chains.until_ess, diagnose=diagnose,
             others_rhat=max(chains.until_rhat, OTHERS_RHAT),
             say=functools.partial(say, output) if processes.is_first() else None,
+            # The log-likelihood does not matter for tables that are those of the sample.
+            draws_first=not (isinstance(command, Synthesize) and command.calibrated),
         )  # fmt: skip
         # The minutes that are the default do not end the first draws.
         whole = command.chains.max_minutes is None

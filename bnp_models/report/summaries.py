@@ -339,7 +339,11 @@ def run_summary(
         checks=None if checks is None else checks.document(),
         augmented=augmented,
         **of_region,
-        warnings=warnings_with(diagnosis, checks) + weights,
+        warnings=[
+            *diagnosis.warnings,
+            *([] if checks is None else checks.warnings(of_files=True)),
+            *weights,
+        ],
         **_timing(run),
     )
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +127,9 @@ class PopulationRisk:
             stacklevel=2,
         )
         return self.overdispersion
+
+    share: ClassVar[float] = 1.0
+    """Part of tau_1 that is taken from the chains: all of it."""
 
     @cached_property
     def law(self) -> RecordsRun:

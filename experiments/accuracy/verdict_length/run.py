@@ -29,7 +29,7 @@ DRAWS_OF = HERE / "draws.npz"
 
 
 def draws_of(frame, seed):
-    """Draws (4, 400) of tau_1, the truth, and whether the checks see a misfit, of one sample."""
+    """Draws (4, 400) of one sample; the true tau_1, and whether the checks see a misfit."""
     sample = draw_sample(frame, N, seed)
     run = bnp.sample(
         bnp.HDPMixedMembership(), bnp.Microdata.from_frame(sample), key=jax.random.key(seed),
@@ -37,7 +37,11 @@ def draws_of(frame, seed):
     )  # fmt: skip
     risk = bnp.population_risk(run, len(frame), thin=1)
     misfit = bool(bnp.predictive_checks(run).warnings())
-    return risk.tau1.astype(np.int32), np.array([truth(frame, sample).tau1, misfit])
+    return {
+        "": risk.tau1.astype(np.int32),
+        "-log_likelihood": risk.log_likelihood.astype(np.float32),
+        "-about": np.array([truth(frame, sample).tau1, misfit]),
+    }
 
 
 def main():
@@ -48,14 +52,14 @@ def main():
     began = time.monotonic()
     known = dict(np.load(DRAWS_OF)) if DRAWS_OF.exists() else {}
     frames = dict(populations(args.folder))
-    for seed in SEEDS:
-        for name in NAMES:
+    for name in NAMES:
+        for seed in SEEDS:
             if f"{name}-{seed}" in known or time.monotonic() - began > 60 * args.minutes:
                 continue
-            tau1, about = draws_of(frames[name], seed)
-            known |= {f"{name}-{seed}": tau1, f"{name}-{seed}-about": about}
+            found = draws_of(frames[name], seed)
+            known |= {f"{name}-{seed}{what}": values for what, values in found.items()}
             np.savez_compressed(DRAWS_OF, **known)
-            print(f"{time.monotonic() - began:.0f} s {name} {seed}: {tau1.mean():.1f}, {about[0]}")
+            print(f"{time.monotonic() - began:.0f} s, {name} {seed}", flush=True)
     tables.write(known)
 
 

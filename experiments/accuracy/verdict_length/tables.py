@@ -53,7 +53,7 @@ NAMES = {True: "yes", False: "no", None: "unknown"}
 
 def answers(known: dict[str, np.ndarray]) -> Iterator[dict]:
     """A row for each run, rule, limit and length of the chains."""
-    for run in [name for name in known if not name.endswith("-about")]:
+    for run in [name.removesuffix("-about") for name in known if name.endswith("-about")]:
         truth, misfit = known[f"{run}-about"]
         if misfit:
             continue
