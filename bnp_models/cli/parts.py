@@ -58,8 +58,8 @@ class Limits:
 
     max_tau1: float | None = option("X", number_at_least(0), help=
         "limit for tau_1, the number of records that are unique in the population. The verdict is "
-        "yes if the whole 95%% interval of tau_1 is within the limit, no if its mean is above the "
-        "limit, and unknown otherwise, or if tau_1 cannot be used (default: no limit)")  # fmt: skip
+        "yes if the whole 95%% interval of tau_1 is within the limit, no if it is above the limit, "
+        "and unknown otherwise, or if the model does not fit (default: no limit)")  # fmt: skip
     max_risk: float | None = option("P", share_type, help=
         "limit, from 0 to 1, for the probability of each single record to be unique in the "
         "population, r1 (default: no limit)")  # fmt: skip

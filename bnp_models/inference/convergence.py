@@ -193,8 +193,9 @@ ENDS = (0.025, 0.975)
 def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, float]:
     """Monte Carlo standard errors of the ends of the 95% interval of one scalar.
 
-    Those of the quantiles (Vehtari et al. 2021, doi:10.1214/20-BA1221) are multiplied by R-hat,
-    because chains that disagree may have missed a part of the posterior.
+    The error of an end is that of a quantile (Vehtari et al. 2021, doi:10.1214/20-BA1221), or, if
+    it is larger, the standard error of the mean of the chains' own quantiles. It is multiplied by
+    R-hat, because chains that disagree may have missed a part of the posterior.
 
     Parameters
     ----------
@@ -204,7 +205,7 @@ def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, flo
     Returns
     -------
     low, high
-        nan if a chain has fewer than 4 draws. Not multiplied if there is only one chain.
+        nan if a chain has fewer than 4 draws. One chain has only the first of the two errors.
     """
     if values.shape[1] < MIN_DRAWS:
         return math.nan, math.nan
@@ -212,13 +213,18 @@ def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, flo
 
     factor = max(diagnose(values, superchain)["rhat"] or 1.0, 1.0)
     values = np.asarray(values, np.float64)
+    own = np.quantile(values, ENDS, axis=1)
+    between = own.std(axis=1, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(2)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        low, high = (
-            factor
-            * float(array_stats.mcse(values, chain_axis=0, draw_axis=1, method="quantile", prob=p))
+        of_quantiles = [
+            array_stats.mcse(values, chain_axis=0, draw_axis=1, method="quantile", prob=p)
             for p in ENDS
-        )
+        ]
+    low, high = (
+        factor * max(float(error), float(other))
+        for error, other in zip(of_quantiles, between, strict=True)
+    )
     return low, high
 
 
@@ -245,7 +251,7 @@ def errors_of_means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     errors
         (...) nan if a batch is empty.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         means = sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
         return means.std(axis=0, ddof=1) / math.sqrt(len(counts))
 

@@ -22,8 +22,7 @@ sys.path.append(str(HERE.parents[0] / "risk_peers"))
 import tables  # noqa: E402
 from samples import draw_sample, populations, truth  # noqa: E402
 
-NAMES = ("voters", "workers", "crash_occupants", "policies", "mothers")
-SEEDS = (1, 2, 3, 4)
+SAMPLES = {"workers": 4, "voters": 8, "policies": 4, "crash_occupants": 4, "mothers": 4}
 N, CHAINS, WARMUP, DRAWS = 1000, 4, 500, 400
 DRAWS_OF = HERE / "draws.npz"
 
@@ -52,8 +51,8 @@ def main():
     began = time.monotonic()
     known = dict(np.load(DRAWS_OF)) if DRAWS_OF.exists() else {}
     frames = dict(populations(args.folder))
-    for name in NAMES:
-        for seed in SEEDS:
+    for name, number in SAMPLES.items():
+        for seed in range(1, number + 1):
             if f"{name}-{seed}" in known or time.monotonic() - began > 60 * args.minutes:
                 continue
             found = draws_of(frames[name], seed)
