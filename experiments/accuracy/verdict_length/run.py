@@ -22,7 +22,7 @@ sys.path.append(str(HERE.parents[0] / "risk_peers"))
 import tables  # noqa: E402
 from samples import draw_sample, populations, truth  # noqa: E402
 
-SAMPLES = {"workers": 4, "voters": 8, "policies": 4, "crash_occupants": 4, "mothers": 4}
+SAMPLES = {"voters": 8, "mothers": 4, "workers": 4, "policies": 4, "crash_occupants": 4}
 N, CHAINS, WARMUP, DRAWS = 1000, 4, 500, 400
 DRAWS_OF = HERE / "draws.npz"
 
@@ -53,7 +53,7 @@ def main():
     frames = dict(populations(args.folder))
     for name, number in SAMPLES.items():
         for seed in range(1, number + 1):
-            if f"{name}-{seed}" in known or time.monotonic() - began > 60 * args.minutes:
+            if f"{name}-{seed}-about" in known or time.monotonic() - began > 60 * args.minutes:
                 continue
             found = draws_of(frames[name], seed)
             known |= {f"{name}-{seed}{what}": values for what, values in found.items()}

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.inference.convergence import MAX_RHAT, Converged, interval_errors
+from bnp_models.risk.verdict import MARGIN
 
 HERE = Path(__file__).parent
 LENGTHS = (50, 100, 200, 400)
@@ -45,14 +46,18 @@ def rule_by_mean(tau1: np.ndarray, limit: float, multiple: float) -> bool | None
 
 RULES = {
     "before": rule_before,
-    **{f"interval, {m}": partial(rule_by_interval, multiple=m) for m in MULTIPLES},
-    **{f"mean, {m}": partial(rule_by_mean, multiple=m) for m in MULTIPLES},
-}
-NAMES = {True: "yes", False: "no", None: "unknown"}
+    **{
+        f"interval and {m} errors": partial(rule_by_interval, multiple=m) for m in MULTIPLES
+    },
+    "mean or interval, and 2 errors": partial(rule_by_mean, multiple=2),
+}  # fmt: skip
+NOW = f"interval and {MARGIN:g} errors"
+WORDS = {True: "yes", False: "no", None: "unknown"}
+COLUMNS = ("decided", "false", "reversed", "withdrawn", "later")
 
 
 def answers(known: dict[str, np.ndarray]) -> Iterator[dict]:
-    """A row for each run, rule, limit and length of the chains."""
+    """A row for each run, rule and limit, with the answer at each length of the chains."""
     for run in [name.removesuffix("-about") for name in known if name.endswith("-about")]:
         truth, misfit = known[f"{run}-about"]
         if misfit:
@@ -60,14 +65,14 @@ def answers(known: dict[str, np.ndarray]) -> Iterator[dict]:
         for rule, judge in RULES.items():
             for times in LIMITS:
                 found = {
-                    length: NAMES[judge(known[run][:, :length], times * truth)]
+                    length: WORDS[judge(known[run][:, :length], times * truth)]
                     for length in LENGTHS
                 }
                 yield {"run": run, "rule": rule, "limit": times, **found}
 
 
-def table_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Shares of the answers by rule, and length of the chains, in per cent."""
+def shares_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Shares of the answers, in per cent, by rule and length of the chains."""
     right = np.where(rows["limit"] > 1, "yes", "no")
     last = rows[LENGTHS[-1]]
     found = []
@@ -88,8 +93,32 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
 def write(known: dict[str, np.ndarray]) -> None:
     """Write table.md."""
     rows = pd.DataFrame(answers(known))
-    table = table_of(rows)
-    print(table.round(1).to_string())
+    runs = rows["run"].str.rpartition("-")[0].groupby(rows["run"]).first().value_counts()
+    left_out = [name for name in known if name.endswith("-about") and known[name][1]]
+    named = ", ".join(f"{name} {number}" for name, number in runs.items())
+    lines = [
+        f"{runs.sum()} runs ({named}), {len(LIMITS)} limits each; per cent of the answers. "
+        f"{len(left_out)} further runs are left out, in which the checks see a misfit.",
+        "",
+        "| draws of a chain | rule | " + " | ".join(COLUMNS) + " |",
+        "|---|---|" + "---|" * len(COLUMNS),
+    ]
+    for row in shares_of(rows).to_dict("records"):
+        rule = f"**{row['rule']}**" if row["rule"] == NOW else row["rule"]
+        figures = " | ".join(f"{row[name]:.1f}" for name in COLUMNS)
+        lines.append(f"| {row['draws']} | {rule} | {figures} |")
+    lines += ["", "| limit, of the truth | rule | " + " | ".join(map(str, LENGTHS)) + " |"]
+    lines += ["|---|---|" + "---|" * len(LENGTHS)]
+    for times in LIMITS:
+        for rule in ("before", NOW):
+            some = rows[(rows["limit"] == times) & (rows["rule"] == rule)]
+            counts = [
+                " ".join(f"{(some[n] == word).sum()} {word}" for word in WORDS.values())
+                for n in LENGTHS
+            ]
+            lines.append(f"| {times} | {rule} | " + " | ".join(counts) + " |")
+    print(*lines, sep="\n")
+    (HERE / "table.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
