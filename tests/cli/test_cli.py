@@ -557,7 +557,7 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
     assert "--keep-missing" in missing and "--resume" in stopped
     assert [path.name for path in out.iterdir()] == ["checkpoint"]
     with monkeypatch.context() as patch:
-        patch.setattr(datasets, "level_margins", interrupt)
+        patch.setattr(datasets, "margins_of_files", interrupt)
         assert main([*arguments, "--resume"]) == 130
     # What an earlier call left of more data sets is not this one's.
     (out / "synthetic_6.csv").touch()

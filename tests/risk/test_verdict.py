@@ -1,5 +1,8 @@
 """Verdicts: on which side of a limit the figures lie, and where they say nothing."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import signal
@@ -131,6 +134,37 @@ def test_both_limits_are_to_be_met(figures, limit, release):
 def test_a_summary_has_a_verdict_where_there_are_limits(small):
     assert "verdict" not in bnp.report.risk_summary(small.risk, limits=Limits())
     summary = bnp.report.risk_summary(small.risk, limits=Limits(max_tau1=1e6))
-    # 30 draws of two chains are too few to say anything.
-    assert not summary["usable"]["tau1"] and summary["verdict"]["release"] == "unknown"
+    # 30 draws of two chains are too few to quote figures, but not for a limit that is far away.
+    assert not summary["usable"]["tau1"] and summary["verdict"]["release"] is True
+    assert "with Monte Carlo errors of" in summary["verdict"]["why"]
+    misfit = SimpleNamespace(warnings=lambda: ["the model does not fit: .."], document=dict)
+    summary = bnp.report.risk_summary(small.risk, limits=Limits(max_tau1=1e6), checks=misfit)
+    assert summary["verdict"]["release"] == "unknown"
     assert summary["verdict"]["why"].startswith(summary["usable"]["why"])
+    alone = dataclasses.replace(small.risk, tau1=small.risk.tau1[:1])
+    summary = bnp.report.risk_summary(alone, limits=Limits(max_tau1=1e6))
+    assert summary["verdict"]["release"] == "unknown"
+
+
+def test_the_error_of_each_record_is_that_of_its_mean(small):
+    """Computed while blocks of draws are added; by hand from the risks at each draw."""
+    risk = small.risk
+    assert risk.r1_error.shape == risk.r1.shape and (risk.r1_error >= 0).all()
+    halves = [
+        bnp.population_risk(part, risk.population_size, ties="off", thin=1).r1
+        for part in halves_of_chains(small.run)
+    ]
+    whole = bnp.population_risk(small.run, risk.population_size, ties="off", thin=1)
+    np.testing.assert_allclose(np.mean(halves, axis=0), whole.r1, rtol=1e-4)
+    expected = np.std(halves, axis=0, ddof=1) / np.sqrt(len(halves))
+    np.testing.assert_allclose(whole.r1_error, expected, rtol=1e-3, atol=1e-7)
+
+
+def halves_of_chains(run):
+    """Runs of one half of one chain each."""
+    number = run.settings.num_samples // 2
+    settings = dataclasses.replace(run.settings, num_chains=1, num_samples=number)
+    for chain in range(run.settings.num_chains):
+        for half in (slice(None, number), slice(number, None)):
+            draws = {name: value[chain : chain + 1, half] for name, value in run.draws.items()}
+            yield dataclasses.replace(run, settings=settings, draws=draws)
