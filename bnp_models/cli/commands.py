@@ -76,10 +76,11 @@ class Risk(Command):
         "records are unique in the population, and which."
     )
     epilog: ClassVar = (
-        "Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR."
+        "Writes risk.json, records.csv (or cells.csv), posterior.nc, report.html, run.json and "
+        "run.toml to DIR."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     validate: int | None = option("SPLITS", integer_type(1, 101), nargs="?", const=3, help=
         "also fit the model to this many random quarters of the sample, and compare each estimate "
         "with the true number in the whole sample; each quarter takes at most as long as the main "
@@ -132,6 +133,15 @@ class Risk(Command):
     bom: bool = option(default=False, action="store_true", heading="output", help=
         "begin records.csv or cells.csv with a byte order mark, so that Excel reads it as "
         "UTF-8")  # fmt: skip
+    first_row: int = option("K", integer_type(0, 2), default=0, heading="output", help=
+        "number of the first record of SAMPLE in the column row of records.csv and on the page, 0 "
+        "or 1 (default: 0)")  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +216,8 @@ class Synthesize(Command):
         "--keep-missing is given. No synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
-        "synthetic files are meant for release."
+        "Writes synthetic_1.csv and so on, run.json, run.toml, posterior.nc and report.html to "
+        "DIR. Only the synthetic files are meant for release."
     )
 
     made: Datasets = part(Datasets)
@@ -237,7 +247,7 @@ class Impute(Command):
         "values are. No completed record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR."
+        "Writes imputed_1.csv and so on, run.json, run.toml, posterior.nc and report.html to DIR."
     )
 
     made: Datasets = part(
@@ -335,7 +345,7 @@ class Evaluate(Command):
         "values of all its variables."
     )
     epilog: ClassVar = (
-        "Writes evaluation.json and report.html to DIR, and records.csv with --posterior."
+        "Writes evaluation.json, run.toml and report.html to DIR, and records.csv with --posterior."
     )
 
     original: "Source" = option("ORIGINAL", positional=True, help=TABLE)
@@ -404,8 +414,8 @@ class Compare(Command):
         "disclosure risk it estimates."
     )
     epilog: ClassVar = (
-        "Writes compare.json, run.json and report.html to DIR. For each model, chains are run on "
-        "the whole sample and, for each part that is held out, on the other parts."
+        "Writes compare.json, run.json, run.toml and report.html to DIR. For each model, chains "
+        "are run on the whole sample and, for each part that is held out, on the other parts."
     )
 
     models: Names = option("M,M,..", name_list, default=("hdp", "nplcm"), help=
@@ -492,12 +502,12 @@ class Protect(Command):
         "until k-anonymity is reached. A greedy search keeps the loss of information small."
     )
     epilog: ClassVar = (
-        "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
-        "is meant for release; it has the key variables, and the columns of --carry, --link and "
-        "--strata."
+        "Writes protected.csv, changes.json, run.json, run.toml and report.html to DIR. Only "
+        "protected.csv is meant for release; it has the key variables, and the columns of --carry, "
+        "--link and --strata."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     limits: Limits = part(Limits)
     protection: Protection = part(Protection)
     data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
@@ -506,6 +516,12 @@ class Protect(Command):
     processes: Processes = part(Processes)
     output: Output = part(Output, fixed={"keep_parameters": True})
     filing: Filing = part(Filing)
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 def _data(without: Names, **changed: Any) -> Any:
@@ -552,12 +568,16 @@ class Check(Command):
     """``bnp-models conditions check``."""
 
     name: ClassVar = "conditions"
-    first: ClassVar = ("conditions", "out", "variables", "levels", "force", "quiet")
+    first: ClassVar = ("conditions", "out", "possible", "variables", "levels", "force", "quiet")
+    heading: ClassVar = "output"
     description: ClassVar = (
         "write the impossible records of a sample, and the structural zeros that make them "
         "impossible, to a file"
     )
 
+    possible: str | None = option("FILE", help=
+        "also write SAMPLE without the impossible records, with all its columns, to this CSV, "
+        "Parquet, Stata or SPSS file")  # fmt: skip
     data: Data = _data(
         ("id", "weights", "settles"),
         conditions={"required": True, "help": "file of structural zeros"},
