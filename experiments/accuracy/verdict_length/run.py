@@ -22,7 +22,7 @@ sys.path.append(str(HERE.parents[0] / "risk_peers"))
 import tables  # noqa: E402
 from samples import draw_sample, populations, truth  # noqa: E402
 
-SAMPLES = {"voters": 8, "mothers": 4, "workers": 4, "policies": 4, "crash_occupants": 4}
+SAMPLES = {"mothers": 6, "voters": 10, "policies": 4, "workers": 4, "crash_occupants": 4}
 N, CHAINS, WARMUP, DRAWS = 1000, 4, 500, 400
 DRAWS_OF = HERE / "draws.npz"
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from arviz_stats.base import array_stats
 
-from bnp_models.inference.convergence import MAX_RHAT, Converged, interval_errors
+from bnp_models.inference.convergence import ENDS, MAX_RHAT, Converged, interval_errors
 from bnp_models.risk.verdict import MARGIN
 
 HERE = Path(__file__).parent
@@ -16,32 +18,46 @@ LIMITS = (0.25, 0.5, 0.8, 1.25, 2, 4)
 MULTIPLES = (0, 1, 2, 3)
 
 
-def rule_before(tau1: np.ndarray, limit: float) -> bool | None:
+class Figures(NamedTuple):
+    """What the rules need of the draws of tau_1."""
+
+    converged: bool
+    mean: float
+    ends: np.ndarray
+    errors: tuple[float, float]
+    error_of_mean: float
+
+
+def figures_of(tau1: np.ndarray) -> Figures:
+    """Figures of (chains, draws) draws."""
+    mean = array_stats.mcse(tau1.astype(float), chain_axis=0, draw_axis=1, method="mean")
+    return Figures(
+        not Converged(MAX_RHAT).missed({"tau1": tau1}), float(tau1.mean()),
+        np.quantile(tau1, ENDS), interval_errors(tau1), float(mean),
+    )  # fmt: skip
+
+
+def rule_before(found: Figures, limit: float) -> bool | None:
     """The earlier rule: unknown unless converged, no by the mean, yes by the interval's end."""
-    if Converged(MAX_RHAT).missed({"tau1": tau1}):
+    if not found.converged:
         return None
-    if tau1.mean() > limit:
+    if found.mean > limit:
         return False
-    return True if np.quantile(tau1, 0.975) <= limit else None
+    return True if found.ends[1] <= limit else None
 
 
-def rule_by_interval(tau1: np.ndarray, limit: float, multiple: float) -> bool | None:
+def rule_by_interval(found: Figures, limit: float, multiple: float) -> bool | None:
     """By the end of the interval, moved towards the limit by so many Monte Carlo errors."""
-    low, high = np.quantile(tau1, [0.025, 0.975])
-    of_low, of_high = interval_errors(tau1)
-    if low - multiple * of_low > limit:
+    if found.ends[0] - multiple * found.errors[0] > limit:
         return False
-    return True if high + multiple * of_high <= limit else None
+    return True if found.ends[1] + multiple * found.errors[1] <= limit else None
 
 
-def rule_by_mean(tau1: np.ndarray, limit: float, multiple: float) -> bool | None:
+def rule_by_mean(found: Figures, limit: float, multiple: float) -> bool | None:
     """As the last, but no by the mean."""
-    from arviz_stats.base import array_stats
-
-    of_mean = float(array_stats.mcse(tau1.astype(float), chain_axis=0, draw_axis=1, method="mean"))
-    if tau1.mean() - multiple * of_mean > limit:
+    if found.mean - multiple * found.error_of_mean > limit:
         return False
-    return None if (found := rule_by_interval(tau1, limit, multiple)) is False else found
+    return True if found.ends[1] + multiple * found.errors[1] <= limit else None
 
 
 RULES = {
@@ -62,11 +78,11 @@ def answers(known: dict[str, np.ndarray]) -> Iterator[dict]:
         truth, misfit = known[f"{run}-about"]
         if misfit:
             continue
+        figures = {length: figures_of(known[run][:, :length]) for length in LENGTHS}
         for rule, judge in RULES.items():
             for times in LIMITS:
                 found = {
-                    length: WORDS[judge(known[run][:, :length], times * truth)]
-                    for length in LENGTHS
+                    length: WORDS[judge(one, times * truth)] for length, one in figures.items()
                 }
                 yield {"run": run, "rule": rule, "limit": times, **found}
 
