@@ -15,7 +15,6 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.convergence import batches_of, errors_of_means
 from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
@@ -108,13 +107,6 @@ class ProtectedRisks:
         tau1 = np.sum(uniform < r1, axis=-1, dtype=float)
         # The repeats of a draw follow each other, as draws of a chain do.
         return tau1.T.reshape(self.num_chains, -1)
-
-    def errors(self, r1: np.ndarray) -> np.ndarray:
-        """Monte Carlo standard errors (m,) of the means of risks (draws, m)."""
-        batches = batches_of(self.num_chains, self.num_draws // self.num_chains)
-        sums = np.zeros((2 * self.num_chains, r1.shape[1]))
-        np.add.at(sums, batches, r1)
-        return errors_of_means(sums, np.bincount(batches))
 
     def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""

@@ -74,8 +74,6 @@ class FileRisk:
     included."""
     loss: float
     """Information that was lost, in bits a record."""
-    r1_error: np.ndarray
-    """(n,) Monte Carlo standard error of `r1`."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -99,9 +97,7 @@ class FileRisk:
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
-        return judge(
-            figures_of_draws(self.tau1), self.r1, limits, usable, why, r1_error=self.r1_error
-        )
+        return judge(figures_of_draws(self.tau1), self.r1, limits, usable, why)
 
 
 @displayed
@@ -466,7 +462,7 @@ def _file_risk(
 ) -> FileRisk:
     """Risk of a file after a coarsening and suppressions (n, J')."""
     n = len(suppressed)
-    sharing, mean, error = np.full(n, n), np.zeros(n), np.zeros(n)
+    sharing, mean = np.full(n, n), np.zeros(n)
     columns, rows, tau2 = [], [], np.zeros(risks.num_draws)
     for pattern, where in patterns(suppressed):
         if pattern.all():
@@ -476,10 +472,10 @@ def _file_risk(
         alone = where[sharing[where] == 1]
         r1, _ = risks.of_rows(key, alone)
         tau2 += np.sum(1 / (1 + risks.draw_joining(key, alone)), axis=1)
-        mean[alone], error[alone] = r1.mean(axis=0), risks.errors(r1)
+        mean[alone] = r1.mean(axis=0)
         columns.append(r1)
         rows.append(alone)
     none = np.zeros((risks.num_draws, 0))
     r1 = np.concatenate([none, *columns], axis=1)
     tau1 = risks.draw_tau1(r1, np.concatenate([np.zeros(0, int), *rows]))
-    return FileRisk(tau1, tau2, mean, sharing, loss, error)
+    return FileRisk(tau1, tau2, mean, sharing, loss)

@@ -16,7 +16,7 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.risk.anonymity import Anonymity, rows_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.rare_combinations import minimal_rare
-from bnp_models.risk.verdict import MARGIN, Limits, figures_of_draws, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 
 # Records with a smaller risk than this get no suppression.
 _NO_RISK = 1e-4
@@ -67,7 +67,7 @@ def suppress(
     r1 = _risks_of(risks, coarsening, rows, mask[rows])
     search = _Search(risks, coarsening, rows, r1, importance, mask[rows])
     met = search.meets(r1, limits)
-    if not met and fewest_records(r1.mean(axis=0), limits, risks.errors(r1)) <= most:
+    if not met and fewest_records(r1.mean(axis=0), limits) <= most:
         met = search.run(limits, most)
     mask[rows] = search.mask
     return Suppressed(mask, met)
@@ -87,18 +87,15 @@ def _risks_of(
     return r1
 
 
-def fewest_records(r1: np.ndarray, limits: Limits, error: np.ndarray | float = 0.0) -> int:
-    """Least number of records whose risk must fall; above the number m of records if none helps.
-
-    `error` is the Monte Carlo standard error of `r1`.
-    """
+def fewest_records(r1: np.ndarray, limits: Limits) -> int:
+    """Least number of records whose risk must fall; above the number m of records if none helps."""
     descending = np.sort(r1)[::-1]
     fewest = 0
     if limits.max_tau1 is not None:
         left = descending.sum() - np.concatenate([[0], np.cumsum(descending)])
         fewest = int((left > limits.max_tau1 + 1e-9).sum())
     if limits.max_risk is not None:
-        fewest = max(fewest, int((r1 + MARGIN * error > limits.max_risk).sum()))
+        fewest = max(fewest, int((descending > limits.max_risk).sum()))
     return fewest
 
 
@@ -123,8 +120,7 @@ class _Search:
             candidates = np.flatnonzero(open_ & np.isfinite(self.worth))
             if not candidates.size:
                 return False
-            largest = np.inf if limits.max_risk is None else limits.max_risk
-            forced = mean + MARGIN * self.risks.errors(self.r1) > largest
+            forced = mean > (np.inf if limits.max_risk is None else limits.max_risk)
             # Records above the limit come first, and separately: each may need several
             # suppressions.
             if forced[candidates].any():
@@ -141,8 +137,7 @@ class _Search:
     def meets(self, r1: np.ndarray, limits: Limits) -> bool:
         """Whether these risks (draws, m) meet the limits."""
         tau1 = figures_of_draws(self.risks.draw_tau1(r1, self.rows))
-        error = self.risks.errors(r1)
-        return judge(tau1, r1.mean(axis=0), limits, r1_error=error).release is True
+        return judge(tau1, r1.mean(axis=0), limits).release is True
 
     def _enough(self, order: np.ndarray, limits: Limits) -> int:
         """Number of the best next values, in this order, that meet the limits; all if none does."""
