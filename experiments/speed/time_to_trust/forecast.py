@@ -24,6 +24,8 @@ REAL = HERE.parents[1] / "accuracy" / "verdict_length" / "draws.npz"
 CHAINS, WARMUP, DRAWS, FEW = 4, 1000, 1000, 25
 TIMES, SEEDS = (3, 10, 30, 100, 300), 12
 TARGET = Converged(1.01, None, None, 1.1)
+# Runs of at most 400 draws, of which 75 are kept, cannot have 100 effective draws of each chain.
+TARGET_OF_REAL = Converged(1.02, 200)
 SHARES = (0.25, 0.5, 0.75)
 
 
@@ -129,7 +131,7 @@ def main():
         "range holds what it took | change to the next forecast, median and 90% |",
         "|---|---|---|---|---|---|---|---|",
         *table_of("simulated", simulated(), Settings(CHAINS, WARMUP, DRAWS, 1, (), (1,)), TARGET),
-        *table_of("real", real(), Settings(CHAINS, FEW, FEW, 1, (), (1,)), TARGET),
+        *table_of("real", real(), Settings(CHAINS, FEW, FEW, 1, (), (1,)), TARGET_OF_REAL),
     ]
     print(*lines, sep="\n")
     (HERE / "forecast.md").write_text("\n".join(lines) + "\n")
