@@ -160,8 +160,9 @@ class Datasets:
     for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
         "purpose of the files. tables: the tables of one and two variables are close to those of "
         "the sample (--method calibrated, or balanced if values are missing). inference: analysts "
-        "compute estimates with standard errors from all files together (--method "
-        "predictive)")  # fmt: skip
+        "compute estimates with standard errors from all files together (--method predictive) "
+        "(default: tables; inference for households, and with --keep or --given, for which there "
+        "is no other method)")  # fmt: skip
     method: str | None = option(
         choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
@@ -169,8 +170,8 @@ class Datasets:
         "similar combinations have nearly the expected number of records. calibrated: like "
         "balanced, and the one- and two-way tables are brought close to those of the sample. "
         "Balanced files are closer to the sample than predictive ones, and calibrated files are "
-        "closest; more unique combinations of the sample then occur in them (default: predictive, "
-        "or the method that --for chooses)")  # fmt: skip
+        "closest; more unique combinations of the sample then occur in them (default: the method "
+        "that --for chooses)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
         "the values of the other columns are drawn given them (partially synthetic "
@@ -196,8 +197,9 @@ class Datasets:
 
     @property
     def chosen_method(self) -> str:
-        """Method that was given, otherwise the default."""
-        return self.method or "predictive"
+        """Method by which synthetic files are made, after the command has chosen it."""
+        assert self.method is not None
+        return self.method
 
 
 _USED = "columns to model and to write (default: all columns)"

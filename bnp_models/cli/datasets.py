@@ -106,12 +106,14 @@ def _tell_of_missing(command: Synthesize, inputs: Inputs) -> None:
 
 
 def _method(made: Datasets, table: Records | Households) -> str:
-    """Method by which the files are made: the one that was given, or the one that --for chooses."""
-    if made.for_ is None:
-        return made.method or "predictive"
+    """Method by which the files are made: given, chosen by --for, or the usual one."""
+    if made.method is not None:
+        return made.method
     if made.for_ == "inference":
         return "predictive"
-    return "balanced" if table.has_missing else "calibrated"
+    if made.for_ == "tables":
+        return data_sets.usual_method(records_of(persons_of(table)))
+    return data_sets.usual_method(table, keep=bool(made.keep), given=bool(made.given))
 
 
 def _values_given(made: Datasets) -> dict[str, list[str]]:
@@ -373,7 +375,7 @@ def _good_for(method: str, of_persons: bool) -> str:
     return (
         "use: tables, which are closer to those of the sample than tables of another sample would "
         "be; more unique combinations of the sample occur in these files. For estimates with "
-        "standard errors, say --for inference"
+        "standard errors by combining rules, say --for inference"
     )
 
 

@@ -37,7 +37,13 @@ from bnp_models.data.source import Source
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import AttackRisk, attack_risk, check_columns, refit
-from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.posterior import (
+    NoAttack,
+    Posterior,
+    check_source,
+    model_of,
+    read_posterior,
+)
 from bnp_models.evaluation.files import read_like
 from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
@@ -82,7 +88,11 @@ class _Original(NamedTuple):
 def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(command)
-    attacked = _checked_posterior(command, given)
+    attacked, no_attack = None, None
+    try:
+        attacked = _checked_posterior(command, given)
+    except NoAttack as error:
+        no_attack = str(error)
     names = _names_of(command.synthetic)
     output, measures = command.output, command.measures
 
@@ -107,7 +117,7 @@ def evaluate(command: Evaluate) -> int:
             close()
         lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
         sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
-        result = dataclasses.replace(result, sources=sources, attack=attack)
+        result = dataclasses.replace(result, sources=sources, attack=attack, no_attack=no_attack)
         summary = result.summary(names, measures.seed)
         settings = {
             "command": output.command,
@@ -173,11 +183,11 @@ def _coded_original(command: Evaluate) -> _Original:
     as_level = data.text.empty_as_level or bool(data.text.settles_empty)
     if as_level:
         persons = with_empty_levels(data, persons)
+    of_household = table.of_household if isinstance(table, Households) else None
     # Codes such as -1 among numbers are then in no range of the conditions, as for synthesize.
     persons, changes = recoded(
-        data, persons, of_households=households.household is not None,
-        by_order=data.zeros is not None,
-    )  # fmt: skip
+        data, persons, of_household=of_household, by_order=data.zeros is not None
+    )
     levels: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)

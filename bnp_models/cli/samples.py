@@ -209,7 +209,7 @@ def read_household_sample(
     )  # fmt: skip
     with_levels = with_empty_levels(data, table.persons, keep_missing, takes_zeros=False)
     persons, changes = recoded(
-        data, with_levels, fit.named_ordered, fit.groups, True, fit.orders_numbers
+        data, with_levels, fit.named_ordered, fit.groups, table.of_household, fit.orders_numbers
     )
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
@@ -385,7 +385,7 @@ def recoded(
     table: Records,
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
-    of_households: bool = False,
+    of_household: np.ndarray | None = None,
     by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
@@ -396,8 +396,8 @@ def recoded(
         What was asked for, and the records as they were read.
     ordered, groups
         Variables that are named as ordered, and files of groups of levels.
-    of_households
-        Whether the records are persons of households.
+    of_household
+        (n,) household of each record, if the records are persons of households.
     by_order
         Whether other variables of many numbers are ordered too.
 
@@ -408,6 +408,7 @@ def recoded(
         what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
+    of_households = of_household is not None
     by, named = _asked_recodings(data, table, of_households)
     given = {name: of for name, of in by.items() if of is not None}
     with located(data):
@@ -425,7 +426,7 @@ def recoded(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
-        binned, made = bin_columns(merged, bins)
+        binned, made = bin_columns(merged, bins, of_household)
         for name in bins:
             say_kept(data, "--bins", name, table, made[name].labels)
         for name, number in top.items():
