@@ -766,7 +766,10 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("needed", "words"),
-    [(3.2, "; the run probably needs about 3 minutes in all"), (None, "")],
+    [
+        ((1.6, 6.4), "; the run probably needs about 2 to 6 minutes in all"),
+        (None, "; it is too early to say how long the run will take"),
+    ],
 )
 def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
     """Of the draws alone, and only then of what is evaluated of them."""
