@@ -295,9 +295,9 @@ def test_minutes_end_the_first_draws_too(small, tmp_path, one_second, every):
     assert short.settings.num_discarded == 0 and short.settings.num_arrays == made // every
     same_run(short, run(small.table, num_samples=made, parameters_every=every))
     told = f"stopped after 0.916667 minutes, with {made} of at least 30 draws of each chain; allow"
-    assert any(sentence.startswith(told) for sentence in bnp.warnings_of(short))
+    assert any(sentence.startswith(told) for sentence in bnp.diagnose(short).warnings)
     longer = run_until(small.table, AllDraws(30), max_minutes=10, resume=True, **options)
-    assert not any(sentence.startswith("stopped") for sentence in bnp.warnings_of(longer))
+    assert not any(sentence.startswith("stopped") for sentence in bnp.diagnose(longer).warnings)
     same_run(longer, run(small.table, num_samples=30, parameters_every=every))
 
 
