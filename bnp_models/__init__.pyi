@@ -36,6 +36,7 @@ from .inference.checkpoint import CheckpointError as CheckpointError
 from .inference.convergence import Converged as Converged
 from .inference.diagnosis import diagnose as diagnose
 from .inference.interruption import Interrupted as Interrupted
+from .inference.interruption import OutOfTime as OutOfTime
 from .inference.loading import load_run as load_run
 from .inference.run import Run as Run
 from .inference.sampling import check_input as check_input
