@@ -230,6 +230,11 @@ class Synthesize(Command):
     # The evaluation of what an intruder can learn reads the parameters.
     output: Output = part(Output, fixed={"keep_parameters": True})
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether tables of the files are calibrated to those of the sample."""
+        return self.made.chosen_method == "calibrated"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Impute(Command):
@@ -432,9 +437,12 @@ class Compare(Command):
     )
     fit: Fit = part(Fit, only=("groups",))
     chains: Chains = part(
-        Chains, without=STOPPING,
+        Chains, without=STOPPING[:2],
         draws={"default": DRAWS, "help": 
             f"number of draws kept from each chain (default: {DRAWS})"},
+        max_minutes="stop after this many minutes of chains, even if they have not made all draws. "
+        "Each run of chains has an equal share of the minutes that are left. Compilation and the "
+        "minutes before a --resume count too (default: no limit)",
     )  # fmt: skip
     output: Output = part(Output, without=("keep_parameters",))
 

@@ -61,8 +61,8 @@ class Limits:
 
     max_tau1: float | None = option("X", number_at_least(0), help=
         "limit for tau_1, the number of records that are unique in the population. The verdict is "
-        "yes if the whole 95%% interval of tau_1 is within the limit, no if its mean is above the "
-        "limit, and unknown otherwise, or if tau_1 cannot be used (default: no limit)")  # fmt: skip
+        "yes if the whole 95%% interval of tau_1 is within the limit, no if it is above the limit, "
+        "and unknown otherwise, or if the model does not fit (default: no limit)")  # fmt: skip
     max_risk: float | None = option("P", share_type, help=
         "limit, from 0 to 1, for the probability of each single record to be unique in the "
         "population, r1 (default: no limit)")  # fmt: skip
@@ -374,9 +374,10 @@ class Chains:
         "effective sample size, bulk and tail, that --until-rhat waits for, of all chains together "
         "(default: 100 for each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet. Compilation, checks of "
-        f"the chains and the minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or "
-        f"{MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet, or have not made the "
+        "first draws. Compilation, checks of the chains and the minutes before a --resume count "
+        f"too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the "
+        "first draws take more)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

@@ -15,7 +15,6 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
-from bnp_models.cli.parts import Chains
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
@@ -24,7 +23,12 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.runs import (
+    Finished,
+    further_chains,
+    recorded_settings,
+    sample_into_folder,
+)
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
@@ -267,7 +271,7 @@ def _write_risk(
     checks = predictive_checks(run)
     validation = None
     if command.validate is not None:
-        validation = _validate(run, command.validate, inputs.chains, shows_progress(output))
+        validation = _validate(command, run)
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation,
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
@@ -324,7 +328,7 @@ def _coarser(
     }
 
 
-def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Validation:
+def _validate(command: Risk, run: Run) -> Validation:
     """Validate within the sample, by chains like those of the run.
 
     Parts are simple random samples of it, whatever weights it has.
@@ -332,5 +336,6 @@ def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Vali
     records = sample_law(run)
     return validate_within(
         run.model, records.table, key=jax.random.fold_in(run.key, _VALIDATION),
-        conditions=records.conditions, num_splits=num_splits, **chains.sweeps, progress=progress,
+        conditions=records.conditions, num_splits=command.validate or 0,
+        progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip

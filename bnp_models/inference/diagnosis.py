@@ -1,6 +1,6 @@
 """Diagnosis of a run: convergence, modes and warnings, computed once and used by all pages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,8 +61,18 @@ class Diagnosis:
 
     @cached_property
     def figures(self) -> dict[str, Figures]:
-        """R-hat and effective sample sizes of every quantity; see `convergence`."""
-        return figures_by_name(self.draws, 1 if self.run is None else self.run.settings.superchain)
+        """R-hat and effective sample sizes of every quantity; see `diagnose`."""
+        return self._figures_of(self.draws)
+
+    def _figures_of(self, draws: dict[str, np.ndarray]) -> dict[str, Figures]:
+        """Figures of draws, as of the result that was computed from them."""
+        superchain = 1 if self.run is None else self.run.settings.superchain
+        return figures_by_name(draws, superchain, self.share)
+
+    @property
+    def share(self) -> float:
+        """Part of the reported quantities that the results take from the chains: 1 for all."""
+        return 1.0 if self.evaluated is None else self.evaluated.share
 
     @cached_property
     def modes(self) -> Modes:
@@ -81,19 +91,20 @@ class Diagnosis:
         return sentences
 
     @cached_property
-    def minutes_needed(self) -> float | None:
-        """About how many minutes a run from the start would take to its target; None: unknown."""
+    def minutes_needed(self) -> tuple[float, float] | None:
+        """Minutes that a run from the start takes to its target, from and to; None: unknown."""
         if self.run is None or self.run.until is None:
             return None
         target, spent = self.run.until.target, sum(self.run.seconds.values()) / 60
         if not isinstance(target, Converged):
             return None
-        times = target.draws_needed(self.draws, self.figures)
+        times = target.forecast(self.draws, self.figures, self._figures_of)
         if times is None:
             return None
         # All draws count in the first round, and three quarters of them later.
-        first = self.run.settings == self.run.until.first
-        return spent * times * (4 / 3 if first and times > 1 else 1)
+        more = 4 / 3 if self.run.until.in_first(self.run.settings) else 1
+        low, high = (spent * max(1, more * factor) for factor in times)
+        return low, high
 
     @cached_property
     def reached(self) -> bool | None:
@@ -138,14 +149,12 @@ class Diagnosis:
     @cached_property
     def warnings(self) -> list[str]:
         """Sentences that a methodologist should know before using the figures."""
-        sentences = draws_warnings(self.draws, self.figures, self.modes)
+        sentences = draws_warnings(self.draws, self.figures, self.modes, self.share)
         run = self.run
         if run is None:
             return sentences
         if run.until is not None and not self.reached:
-            num_chains = run.settings.num_chains
-            stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
-            sentences = stopped + sentences
+            sentences = stopping_warnings(run, self.missed, self.minutes_needed) + sentences
         sentences = design_warnings(run) + sentences + run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()
@@ -158,37 +167,45 @@ class Diagnosis:
         return Shown(f"Diagnosis: {counted(len(frame), 'quantity', 'quantities')}", lines, frame)
 
 
-def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
-    """Sentences that a methodologist should know before using the figures.
+def diagnose(
+    chains: Run | Mapping[str, np.ndarray], evaluated: Evaluated | None = None
+) -> Diagnosis:
+    """Convergence of chains and warnings: all that is known about whether they can be used.
 
     Parameters
     ----------
-    run
-        Chains.
+    chains
+        A run; or quantities of another sampler by name, each (chains, draws), of which
+        "log_likelihood" and "components" are those by which modes are found.
     evaluated
-        Result computed from the run's draws: a `PopulationRisk` or `Margins`.
+        Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
+        quantities, and those of the run are thinned to the draws at which it was evaluated; with
+        the `Margins` of `level_margins`, the three on which the chains agree least.
 
     Returns
     -------
-    warnings
-        Empty if all is well.
+    diagnosis
+        `figures`: for each quantity "rhat" (rank-normalised, split; nested if there are
+        superchains), "ess_bulk" and "ess_tail"; None if it is undefined, with fewer than 4 draws,
+        constant draws, or, for R-hat, one chain. `warnings`: sentences for the person who decides
+        whether to use the figures. `modes`, `reached` and more are computed when they are read.
+
+    Raises
+    ------
+    TypeError
+        If `chains` are neither.
 
     Examples
     --------
-    >>> any("too few classes" in sentence for sentence in bnp.warnings_of(run, risk))
+    >>> diagnosis = bnp.diagnose(run, risk)
+    >>> sorted(diagnosis.figures["tau1"])
+    ['ess_bulk', 'ess_tail', 'rhat']
+    >>> any("too few classes" in sentence for sentence in diagnosis.warnings)
     True
+    >>> diagnosis.modes.number is None, diagnosis.reached is None
+    (True, True)
     """
-    check_kind(Run, "warnings_of(run)", run=run)
-    return Diagnosis.of(run, evaluated).warnings
-
-
-def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
-    """Whether a run of ``sample(until=...)`` ended because its target was reached.
-
-    Examples
-    --------
-    >>> bnp.inference.target_reached(run)
-    False
-    """
-    check_kind(Run, "target_reached(run)", run=run)
-    return bool(Diagnosis.of(run, evaluated).reached)
+    if isinstance(chains, Mapping):
+        return Diagnosis({name: np.asarray(values) for name, values in chains.items()})
+    check_kind(Run, "diagnose(run)", run=chains)
+    return Diagnosis.of(chains, evaluated)

@@ -6,6 +6,7 @@ contracts that it fulfils: `Growing` or `FixedComponents`, and those for the res
 computed from its draws.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from typing_extensions import TypeVar
 
-from bnp_models.data.display import counted, options_as_html
+from bnp_models.data.display import counted, options_as_html, options_as_text
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import Label, Schema
@@ -103,7 +104,7 @@ Levels: TypeAlias = dict[str, tuple[Label, ...]]
 """Levels of variables by name, in the same order as in arrays."""
 
 Draw: TypeAlias = dict[str, Array]
-"""One kept draw: an array for each name of `Model.parameters`, and "alpha"."""
+"""One kept draw: an array for each name of `Model.parameters`, and "alpha" if it is a scalar."""
 
 
 class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
@@ -138,6 +139,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
 
     def __check_init__(self) -> None:
         check_options(self)
+
+    def __repr__(self) -> str:
+        return options_as_text(self)
 
     def _repr_html_(self) -> str:
         return options_as_html(self)
@@ -366,14 +370,24 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         """
 
 
-def last_class_used(draws: dict[str, np.ndarray], unit: str = "record") -> str | None:
-    """Warn of members in the last class, if "last_class" was kept."""
-    most = int(np.max(draws.get("last_class", 0), initial=0))
-    if most == 0:
+def matters(in_last: float, total: int) -> bool:
+    """Whether so many of the members are in the last class that results may depend on it.
+
+    No proportion of the model changes by more than the share of the members who are in the wrong
+    class. A share of up to 1 / (2 sqrt(total)), the largest standard error of a proportion of the
+    sample, changes less than another sample would.
+    """
+    return in_last > math.sqrt(total) / 2
+
+
+def last_class_used(draws: dict[str, np.ndarray], total: int, unit: str = "record") -> str | None:
+    """Warn if many of the `total` members are in the last class, if "last_class" was kept."""
+    mean = float(np.mean(draws.get("last_class", 0)))
+    if not matters(mean, total):
         return None
     return (
-        f"too few classes: in a kept draw, {counted(most, unit)} {'is' if most == 1 else 'are'} in "
-        "the last class, which stands for all further classes; raise components (--components)"
+        f"too few classes: on average, {mean:,.0f} of {counted(total, unit)} are in the last "
+        "class, which stands for all further classes; raise components (--components)"
     )
 
 

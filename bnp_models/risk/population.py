@@ -11,6 +11,7 @@ doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appe
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import RecordsRun, Run
+from bnp_models.inference.run import RecordsRun, Run, names_of_draw, shape_of_draws
 from bnp_models.inference.sampling import coded_input
 from bnp_models.inference.trace import Settings
 from bnp_models.inference.weighting import sample_law
@@ -102,6 +103,8 @@ class PopulationRisk:
     overdispersion: OverdispersionDraws | None = None
     """Draws of the correction for overdispersion, and the risk that is reported for comparison;
     None if there is no correction."""
+    r1_error: np.ndarray | None = None
+    """Per sample unique, the Monte Carlo standard error of `r1`; nan if chains have one draw."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
@@ -120,6 +123,9 @@ class PopulationRisk:
         """Earlier name of `overdispersion`."""
         warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
         return self.overdispersion
+
+    share: ClassVar[float] = 1.0
+    """Part of tau_1 that is taken from the chains: all of it."""
 
     @cached_property
     def law(self) -> RecordsRun:
@@ -214,7 +220,9 @@ class PopulationRisk:
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities by which convergence of the run is judged, thinned like the risk."""
-        of_chains = {name: run.draws[name] for name in ("components", "alpha")} | sampled_rate(run)
+        of_chains = {
+            name: run.draws[name] for name in ("components", "alpha") if name in run.draws
+        } | sampled_rate(run)
         return {
             "tau1": self.tau1,
             "tau1_conditional": self.tau1_conditional,
@@ -346,6 +354,7 @@ def population_risk(
     sums = RiskSums(
         cells, evaluator.num_new, numpy_generator(key_counts), posterior, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
+        shape=shape_of_draws(evaluator.draws),
     )  # fmt: skip
     done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):
@@ -363,7 +372,7 @@ def population_risk(
         ties=ties,
         missing_keys=reading,
         matching=matching,
-        **sums.figures(evaluator.draws["alpha"].shape),
+        **sums.figures(),
     )
 
 
@@ -417,7 +426,7 @@ def tau1_monitor(
     method = checked_method("auto", model, table)
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
-        names = (*model.parameters, "alpha")
+        names = names_of_draw(model)
         if not len(part) or any(name not in latest for name in names):
             return {}
         log_q = evaluate_draws(

@@ -157,24 +157,29 @@ class PredictiveChecks:
         """Number of replicates."""
         return self.cells[1].replicated.size
 
-    def warnings(self) -> list[str]:
+    def warnings(self, of_files: bool = False) -> list[str]:
         """Sentences on a misfit and the direction of its error; none if the model fits.
 
         For the number of cells with one record, the sentence gives the direction of the error: if
         the model expects too many sample uniques, the estimated number of population uniques is too
-        high.
+        high, or, if the sentence is about synthetic files (`of_files`), too many records of these
+        are unique.
         """
         uniques = self.cells[1]
         if abs(uniques.z) <= MAX_Z:
             return []
         more, high = ("more", "high") if uniques.z < 0 else ("fewer", "low")
+        consequence = (
+            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
+            "correction for overdispersion (ties) removes this error only in part"
+        )
+        if of_files:
+            consequence = f"so that the files have {more} unique records than another sample would"
         return [
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
-            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
-            "correction for overdispersion (ties) removes this error only in part; declare the "
-            "structural zeros of the variables, choose fewer or coarser variables, or another "
-            "model"
+            f"{consequence}; declare the structural zeros of the variables, choose fewer or "
+            "coarser variables, or another model"
         ]
 
     def document(self) -> ChecksEntry:
