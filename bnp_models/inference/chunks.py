@@ -47,7 +47,7 @@ def init_chains(model, data, keys, capacity, starts):
 
 
 def of_strong_types(states):
-    """The same states with the types of arrays, and not the weak types of Python's numbers.
+    """States with the types of arrays in place of the weak types of Python's numbers.
 
     States of other types would make a sweep compile once more.
     """

@@ -157,7 +157,7 @@ class Driver:
         """
         forget_programs()
         if not isinstance(begin, Run):
-            # With fewer, neither R-hat nor effective sample sizes can be computed.
+            # With fewer than MIN_DRAWS draws, R-hat and effective sample sizes are undefined.
             least = min(MIN_DRAWS * self.settings.parameters_every, self.settings.num_samples)
             self.first = self.settings.num_warmup + least * self.settings.thin
         with noted_signals() as noted, contextlib.closing(self.progress):
@@ -205,7 +205,8 @@ class Driver:
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [
-                # Placed, because values that depend on neither data nor key are on any device.
+                # States are placed explicitly, because JAX puts arrays that depend on neither data
+                # nor key on its default device.
                 self.place.group(init_chains(model, self.data, keys, self.capacity, starts))
                 for keys, starts in self.place.groups((keys, starts))
             ]
@@ -379,7 +380,11 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """Sweep of the last draw; if the time is used up, of the next draw, or the present one."""
+        """Sweep at which the chains stop: that of the last draw, while there is time.
+
+        When the time is used up, it is that of the next draw, or the present one if there are too few
+        draws to judge.
+        """
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps
