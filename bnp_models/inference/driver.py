@@ -382,8 +382,8 @@ class Driver:
     def _goal(self, max_seconds: float | None) -> int:
         """Sweep at which the chains stop: that of the last draw, while there is time.
 
-        When the time is used up, it is that of the next draw, or the present one if there are too few
-        draws to judge.
+        When the time is used up, it is that of the next draw, or the present one if there are too
+        few draws to judge.
         """
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
