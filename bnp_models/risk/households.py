@@ -167,9 +167,7 @@ class HouseholdRisk:
             "f": found.counts[found.of_household], "r1": self.r1, "r2": self.r2,
             "hierarchical": self.hierarchical,
         })  # fmt: skip
-        return frame.sort_values(
-            ["r1", "r2"], ascending=False, kind="stable", ignore_index=True
-        )
+        return frame.sort_values(["r1", "r2"], ascending=False, kind="stable", ignore_index=True)
 
     def records(self) -> pd.DataFrame:
         """One row per person, riskiest first.
@@ -269,14 +267,14 @@ def household_risk(
     found, persons = compositions(run.table), run.table.persons
     units = [
         _Unit(
-            _as_records(found), population_size,
+            _as_records(found), int(population_size),
             laws.of_households(run.table.select(found.first), found.log_orders),
         )
     ]  # fmt: skip
     if knows_persons(laws.data):
         number = round(population_size * persons.n / run.table.n)
         units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
-    unseen = [None] * len(units)
+    unseen: list[Any] = [None] * len(units)
     if ties != "off":
         unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
     generator = numpy_generator(key_counts)
@@ -289,14 +287,11 @@ def household_risk(
             log_p = unit.log_probability(block, log_possible)[:number]
             asked = LogProbabilities(log_p[:, sum_of.asked], None)
             sum_of.add(Block(log_p, np.zeros((len(log_p), 1)), asked, asked))
+    shape = draws["log_pi"].shape[:2]
     risks = [
-        PopulationRisk(
-            run=replace(run, table=unit.table, conditions=None),
-            population_size=int(unit.size), method="exact", thin=thin, ties=ties,
-            **sum_of.figures(draws["log_pi"].shape[:2]),
-        )
+        unit.risk(run, thin, ties, sum_of.figures(shape))
         for unit, sum_of in zip(units, sums, strict=True)
-    ]  # fmt: skip
+    ]
     return HouseholdRisk(run, found, risks[0], risks[1] if len(risks) > 1 else None)
 
 
@@ -347,6 +342,11 @@ class _Unit(NamedTuple):
         layer = None if unseen is None else Ties(cells.counts, unseen)
         num_new = self.size - self.table.n
         return RiskSums(cells, num_new, generator, layer, ties == "on", all_records=True)
+
+    def risk(self, run: Any, thin: int, ties: str, figures: dict[str, Any]) -> PopulationRisk:
+        """Risk of the units as that of records, from the draws of a run on households."""
+        of_units = replace(run, table=self.table, conditions=None)
+        return PopulationRisk(of_units, self.size, "exact", thin=thin, ties=ties, **figures)
 
 
 class _Laws:

@@ -8,16 +8,18 @@ are simulated from the posterior show this without any knowledge of the populati
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import joint_codes
+from bnp_models.data.compositions import compositions
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import Document
@@ -25,11 +27,15 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
-from bnp_models.inference.run import Run, is_of_households, spaced_draws
+from bnp_models.inference.run import HouseholdsRun, Run, is_of_households, spaced_draws
+from bnp_models.inference.simulated_households import simulate_households
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows, label_type
+from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.model import Completes
-from bnp_models.models.options import typed_key
+from bnp_models.models.nested.probabilities import log_possible_by_size
+from bnp_models.models.nested.state import NESTED
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.partial import complete_sample
 from bnp_models.synthesis.synthesize import simulate_samples
@@ -50,7 +56,10 @@ CELL_SIZES = (1, 2, 3)
 
 NUM_WORST = 5
 
-_CHECKS = 0x435843
+UNITS = ("person", "household")
+"""Values of the option `unit`."""
+
+_CHECKS, _SIZES = 0x435843, 0x53495A
 
 
 class CheckEntry(Document):
@@ -97,6 +106,9 @@ class ChecksEntry(Document):
     """Two-way tables in which the sample differs most from the replicates."""
     worst_boxes: Sequence[BoxEntry] | None = None
     """With conditions: disjoint feasible boxes whose number of records fits worst."""
+    household_sizes: Mapping[str, CheckEntry] | None = None
+    """For the risk of households, whose cells are compositions: number of households of each
+    size."""
     replicates: int
 
 
@@ -151,6 +163,8 @@ class PredictiveChecks:
     """With structural zeros: records in each of the disjoint feasible boxes, worst first."""
     levels_of_boxes: dict[int, dict[str, tuple[str, ...]]]
     """Levels that each box admits, of the variables of which it does not admit all."""
+    sizes: dict[int, Check] = field(default_factory=dict)
+    """If the cells are compositions of households: number of households of each size."""
 
     @property
     def num_replicates(self) -> int:
@@ -192,6 +206,7 @@ class PredictiveChecks:
                 for pair, check in itertools.islice(self.pairs.items(), NUM_WORST)
             ],
             worst_boxes=boxes or None,
+            household_sizes={str(size): x.document() for size, x in self.sizes.items()} or None,
             replicates=self.num_replicates,
         )
 
@@ -205,7 +220,11 @@ class PredictiveChecks:
 
 
 def predictive_checks(
-    run: Run, num_replicates: int | None = None, *, key: jax.Array | None = None
+    run: Run,
+    num_replicates: int | None = None,
+    *,
+    unit: str = "person",
+    key: jax.Array | None = None,
 ) -> PredictiveChecks:
     """Compare a sample with replicates simulated from its posterior.
 
@@ -217,15 +236,20 @@ def predictive_checks(
         the same design.
     num_replicates
         Number of replicates, each from another draw; it is rounded so that all chains have equally
-        many. Default: 100 (20 for households), but fewer for very large samples, and at most the
+        many. Default: 100 (20 for persons of households), but fewer for very large samples, and at most the
         number of draws.
+    unit
+        Of a run on households, what the cells are. "person": those of persons. "household": the
+        compositions of complete households; the numbers of households of each size are then
+        compared too.
     key
         By default one that `run` set aside.
 
     Raises
     ------
     ValueError
-        If there are fewer than two draws, `run` kept no parameters, or the model simulates none.
+        If there are fewer than two draws, `run` kept no parameters, or the model simulates none;
+        or if `unit` is unknown, or "household" for a run on records.
 
     Notes
     -----
@@ -239,15 +263,20 @@ def predictive_checks(
     10
     """
     check_kind(Run, "predictive_checks(run)", run=run)
+    check_choice(UNITS, unit=unit)
     if key is not None:
         key = typed_key(key)
-    households = isinstance(run.table, Households)
+    households = unit == "person" and isinstance(run.table, Households)
     number = _of_each_chain(run, num_replicates, households)
     num_chains = run.settings.num_chains
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
     chains, run = run, sample_law(run)
     table = persons_of(run.table)
-    samples = list(simulate_samples(run, num_chains * number, key))
+    compared: list[list[np.ndarray]] | None = None
+    if unit == "household":
+        samples, compared = _compositions(run, num_chains * number, key)
+    else:
+        samples = list(simulate_samples(run, num_chains * number, key))
     incomplete = table.has_missing
     observed = _completed(chains, key, num_chains * number) if incomplete else [table.tabulated]
 
@@ -257,8 +286,10 @@ def predictive_checks(
         return Check(float(np.asarray(of_observed, float).mean()), replicated)
 
     num_levels, names = table.schema.num_levels, table.schema.variables
+    if compared is None:
+        compared = [[x.counts for x in part] for part in (observed, samples)]
     cells = {
-        size: check(*([np.sum(x.counts == size) for x in part] for part in (observed, samples)))
+        size: check(*([np.sum(counts == size) for counts in part] for part in compared))
         for size in CELL_SIZES
     }
     pairs = {}
@@ -278,7 +309,45 @@ def predictive_checks(
             )  # fmt: skip
     pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
     boxes = dict(sorted(boxes.items(), key=lambda item: -abs(item[1].z)))
-    return PredictiveChecks(cells, pairs, boxes, levels)
+    sizes = {}
+    if unit == "household" and is_of_households(run):
+        sizes = {size: check(*of) for size, of in _sizes(run, num_chains * number, key).items()}
+    return PredictiveChecks(cells, pairs, boxes, levels, sizes)
+
+
+def _compositions(
+    run: Run, number: int, key: jax.Array
+) -> tuple[list[ContingencyTable], list[list[np.ndarray]]]:
+    """Persons of replicates, and households of each composition: of the sample, of replicates.
+
+    Raises
+    ------
+    ValueError
+        If the run is not of households.
+    """
+    if not is_of_households(run):
+        raise ValueError('unit: "household" needs a run on households')
+    run.table.require_complete("a check of compositions")
+    made = list(simulate_households(run, number, key))
+    counts = [[compositions(x).counts for x in part] for part in ([run.table], made)]
+    return [x.persons.tabulated for x in made], counts
+
+
+def _sizes(run: HouseholdsRun, number: int, key: jax.Array) -> dict[int, tuple[int, list[int]]]:
+    """Households of each size, in the sample and in replicates whose sizes are drawn too."""
+    sizes, observed = np.unique(run.table.sizes, return_counts=True)
+    data = run.model.prepare(run.table, run.conditions)
+    rng = numpy_generator(jax.random.fold_in(key, _SIZES))
+    replicated = []
+    for m, draw in enumerate(spaced_draws(run, number)):
+        of_draw = {name: draw[name][None] for name in NESTED} | {"number": np.array([m])}
+        log_p = np.asarray(log_possible_by_size(of_draw, data, key), float)[0]
+        replicated.append(rng.multinomial(run.table.n, softmax(log_p)))
+    of_size = np.transpose(replicated).tolist()
+    return {
+        int(size): (int(n), replicates)
+        for size, n, replicates in zip(sizes, observed, of_size, strict=True)
+    }
 
 
 def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[str, ...]]]:

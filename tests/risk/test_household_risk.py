@@ -72,7 +72,8 @@ class Exact:
         *_, parameters = prior_parameters(self.model, self.data, num_draws, 0)
         self.parameters = parameters
         scalars = dict.fromkeys(
-            ("alpha", "components", "log_likelihood", "log_feasible"), np.zeros((1, num_draws * draws))
+            ("alpha", "components", "log_likelihood", "log_feasible"),
+            np.zeros((1, num_draws * draws)),
         )
         arrays = {
             name: np.repeat(value, draws, axis=0)[None].astype(np.float32)
@@ -154,3 +155,132 @@ def test_probabilities_are_sums_over_all_households(case):
     if persons is not None:
         np.testing.assert_allclose(persons, exact.persons[1], rtol=rtol)
         np.testing.assert_allclose(persons.sum(axis=1), 1, rtol=rtol)
+
+
+class Simulated:
+    """Populations of `NUM_HOUSEHOLDS` that hold the sample, all drawn from one parameter."""
+
+    def __init__(self, case, seed=0):
+        self.exact = Exact(*CASES[case], num_draws=1, draws=NUM_TAUS)
+        table, found = self.exact.table, self.exact.compositions[0]
+        rng = np.random.default_rng(seed)
+        num_new = NUM_HOUSEHOLDS - table.n
+        new = rng.multinomial(num_new, self.exact.compositions[1][0], NUM_POPULATIONS)
+        own, rows = compositions(table), {row.tobytes(): d for d, row in enumerate(found.rows)}
+        place = np.array([rows[row.tobytes()] for row in own.rows])
+        joined = new[:, place]
+        unique = own.counts == 1
+        self.tau1 = (joined[:, unique] == 0).sum(axis=1)
+        self.tau2 = (1 / (1 + joined[:, unique])).sum(axis=1)
+        self.r1 = np.where(unique, (joined == 0).mean(axis=0), 0)[own.of_household]
+        self.r2 = (1 / (own.counts + joined)).mean(axis=0)[own.of_household]
+        self.found = self._found(new, joined, own)
+
+    def _found(self, new, joined, own):
+        """Shares (N,) of populations in which a person is found alone or through the household."""
+        every, _ = self.exact.all
+        found, table = self.exact.compositions[0], self.exact.table
+        kinds = every.persons.cells()
+        of_row = np.empty(every.num_persons, int)
+        of_row[every.rows] = np.repeat(np.arange(every.n), every.sizes)
+        # Persons of each kind in each composition.
+        held = np.zeros((len(found.counts), len(kinds.counts)), int)
+        for one, kind in zip(of_row, kinds.record_cell, strict=True):
+            if found.first[found.of_household[one]] == one:
+                held[found.of_household[one], kind] += 1
+        names = {row.tobytes(): c for c, row in enumerate(kinds.codes)}
+        of_person = np.array([names[row.tobytes()] for row in table.persons.codes])
+        others = new @ held
+        alone = (np.bincount(of_person)[of_person] == 1) & (others[:, of_person] == 0)
+        home = np.empty(table.num_persons, int)
+        home[table.rows] = np.repeat(np.arange(table.n), table.sizes)
+        through = (own.counts[own.of_household] == 1) & (joined[:, own.of_household] == 0)
+        return (alone | through[:, home]).mean(axis=0)
+
+    def z_scores(self, risk):
+        """Of the risk's means against the populations'."""
+        size, number = np.sqrt(NUM_POPULATIONS), np.sqrt(NUM_TAUS)
+        taus = [
+            (x.mean() - y.mean()) / np.hypot(x.std() / number, y.std() / size)
+            for x, y in ((risk.households.tau1, self.tau1), (risk.households.tau2, self.tau2))
+        ]
+        error = np.sqrt(self.r1 * (1 - self.r1)) / size + 1e-5
+        found = np.sqrt(self.found * (1 - self.found)) / size + 1e-5
+        return np.concatenate([
+            taus, (risk.r1 - self.r1) / error, (risk.r2 - self.r2) / (0.5 / size),
+            (risk.r_household - self.found) / found,
+        ])  # fmt: skip
+
+
+NUM_HOUSEHOLDS, NUM_POPULATIONS, NUM_TAUS = 30, 40_000, 4_000
+SIMULATED = ("no rules", "a head", "tables")
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return {case: Simulated(case) for case in SIMULATED}
+
+
+def evaluate(one, size=NUM_HOUSEHOLDS):
+    return bnp.household_risk(one.exact.run, size, ties="off", key=jax.random.key(5))
+
+
+@pytest.mark.parametrize("case", SIMULATED)
+def test_risk_is_that_of_simulated_populations(simulated, case):
+    risk = evaluate(simulated[case])
+    assert np.abs(simulated[case].z_scores(risk)).max() < Z_LIMIT
+    # Who is alone is found through the household too.
+    assert (risk._own[0] <= risk.r_household + 1e-6).all()
+
+
+def _one_order(patch):
+    right = households._Laws.of_households
+    patch.setattr(
+        households._Laws, "of_households", lambda self, table, orders, distinct=True: right(
+            self, table, 0 * orders, distinct
+        )
+    )  # fmt: skip
+
+
+def _head_among_the_members(patch):
+    right = households.compositions
+
+    def wrong(table):
+        found = right(table)
+        return found._replace(log_orders=found.log_orders + np.log(table.sizes[found.first]))
+
+    patch.setattr(households, "compositions", wrong)
+
+
+def _all_are_possible(patch):
+    patch.setattr(
+        households._Laws, "log_possible", lambda self, draws, _: np.log(
+            np.full((len(draws["log_pi"]), len(self.sizes)), 1 / len(self.sizes))
+        )
+    )  # fmt: skip
+
+
+def _sizes_apart(patch):
+    right = households._Laws.log_possible
+    patch.setattr(households._Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
+
+
+PLANTED = {
+    "orders of the members not counted": ("no rules", _one_order),
+    "the head counted among the orders": ("a head", _head_among_the_members),
+    "P(possible) left out": ("tables", _all_are_possible),
+    "P(possible) of the smallest size": ("tables", _sizes_apart),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_planted_errors_are_seen(simulated, planted, monkeypatch):
+    case, plant = PLANTED[planted]
+    plant(monkeypatch)
+    assert np.abs(simulated[case].z_scores(evaluate(simulated[case]))).max() > Z_LIMIT
+
+
+def test_persons_for_households_are_seen(simulated):
+    one = simulated["a head"]
+    number = round(NUM_HOUSEHOLDS * one.exact.table.sizes.mean())
+    assert np.abs(one.z_scores(evaluate(one, number))).max() > Z_LIMIT
