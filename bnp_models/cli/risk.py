@@ -11,8 +11,9 @@ import pandas as pd
 from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
+from bnp_models.cli.household_risk import run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.models import CELL_MODELS
+from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
@@ -70,6 +71,9 @@ MOST_DROPS = 30
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    command = with_unit(command)
+    if command.fit.model in HOUSEHOLD_MODELS:
+        return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
         for name, given in (
             ("validate", command.validate is not None), ("what-if", command.what_if),

@@ -100,6 +100,12 @@ class HouseholdRisk:
         return self.households.population_size
 
     @property
+    def num_persons(self) -> int:
+        """Persons in the population, if its households have as many as those of the sample."""
+        table = self.run.table
+        return round(self.population_size * table.num_persons / table.n)
+
+    @property
     def is_known(self) -> bool:
         """Whether tau_1 of households is known without a model."""
         return self.households.is_known

@@ -86,7 +86,12 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    tau1: Mapping[str, float], r1: np.ndarray, limits: Limits, usable: bool = True, why: str = ""
+    tau1: Mapping[str, float],
+    r1: np.ndarray,
+    limits: Limits,
+    usable: bool = True,
+    why: str = "",
+    unit: str = "record",
 ) -> Verdict:
     """Judge a risk by limits.
 
@@ -100,6 +105,8 @@ def judge(
         At least one limit.
     usable, why
         Whether tau_1 can be used, and a sentence that says why not.
+    unit
+        What the sample uniques are, for the sentences: "record" or "household".
 
     Examples
     --------
@@ -115,7 +122,7 @@ def judge(
     above = None
     if limits.max_risk is not None:
         above, largest = int((r1 > limits.max_risk).sum()), float(r1.max(initial=0))
-        number = f"{above:,} records are" if above > 1 else "one record is" if above else "none is"
+        number = f"{above:,} {unit}s are" if above > 1 else f"one {unit} is" if above else "none is"
         reasons.append(
             f"{number} unique in the population with a probability above your limit of "
             f"{limits.max_risk:g} (the largest is {largest:.3g})"

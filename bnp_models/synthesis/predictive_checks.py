@@ -236,8 +236,8 @@ def predictive_checks(
         the same design.
     num_replicates
         Number of replicates, each from another draw; it is rounded so that all chains have equally
-        many. Default: 100 (20 for persons of households), but fewer for very large samples, and at most the
-        number of draws.
+        many. Default: 100 (20 for persons of households), but fewer for very large samples, and at
+        most the number of draws.
     unit
         Of a run on households, what the cells are. "person": those of persons. "household": the
         compositions of complete households; the numbers of households of each size are then
