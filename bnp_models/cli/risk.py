@@ -9,6 +9,7 @@ import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
+from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.household_risk import run_household_risk, with_unit
@@ -112,6 +113,7 @@ def risk(command: Risk) -> int:
     with located(data):
         check_table(records_of(table), command.population_size, command.all_records, complete=False)
         check_weights_for(data, table, command.population_size)
+    tell_of_households(data, records_of(table))
     settings = recorded_settings(
         command, inputs, population_size=command.population_size, validate=command.validate,
         ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,

@@ -396,7 +396,7 @@ class RunDocument(Document):
     ordered: Sequence[str] | None = ABSENT
     groups: Mapping[str, str] | None = ABSENT
     """Files of the groups of levels, by variable."""
-    relative: Sequence[tuple[str, str]] | None = ABSENT
+    relative: Sequence[str | tuple[str, str]] | None = ABSENT
     impossible_weight: float | None = ABSENT
     member_classes: str | None = ABSENT
     sizes: str | None = ABSENT

@@ -51,7 +51,9 @@ def household_risk_summary(
 
     Examples
     --------
-    >>> risk = bnp.household_risk(household_run, 5_000)
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> risk = bnp.household_risk(run, 5_000)
     >>> bnp.report.household_risk_summary(risk)["households"]["n"]
     20
     """
@@ -197,7 +199,9 @@ def write_household_report(path: str | PathLike, risk: HouseholdRisk, **options)
 
     Examples
     --------
-    >>> risk = bnp.household_risk(household_run, 5_000)
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> risk = bnp.household_risk(run, 5_000)
     >>> bnp.report.write_household_report("households.html", risk)
     """
     write_text(render_household_report(risk, **options), path)

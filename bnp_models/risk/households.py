@@ -80,8 +80,9 @@ class HouseholdRisk:
 
     Examples
     --------
-    >>> risk = bnp.household_risk(household_run, 5_000)
-    >>> risk.household_table().columns.tolist()
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> bnp.household_risk(run, 5_000).household_table().columns.tolist()
     ['household', 'f', 'r1', 'r2', 'hierarchical']
     """
 
@@ -260,8 +261,9 @@ def household_risk(
 
     Examples
     --------
-    >>> risk = bnp.household_risk(household_run, population_size=5_000)
-    >>> risk.households.tau1.shape
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> bnp.household_risk(run, population_size=5_000).households.tau1.shape
     (2, 2)
     """
     check_kind(Run, "household_risk(run, population_size)", run=run)
