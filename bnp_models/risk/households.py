@@ -268,9 +268,10 @@ def household_risk(
     """
     check_kind(Run, "household_risk(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
+    key = run.key if key is None else typed_key(key)
     check_households(run.model, run.table, population_size)
     thin = checked_thin(thin, run.settings)
-    key_unseen, key_possible, key_counts = Keys(run.key if key is None else typed_key(key), 3)
+    key_unseen, key_possible, key_counts = Keys(key, 3)
     laws = _Laws(run, key_possible)
     found, persons = compositions(run.table), run.table.persons
     units = [

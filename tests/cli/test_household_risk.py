@@ -121,7 +121,7 @@ def test_rules_and_codes(folder, tmp_path, options):
     rules = ["--rules", str(folder / "rules.yaml")]
     assert main(command(folder, tmp_path / "out", *rules, *options)) == 0
     risk = json.loads((tmp_path / "out" / "risk.json").read_text())
-    assert len(risk["rules_in_words"]) == (2 if options[0] == "--head" else 1)
+    assert len(risk["rules_in_words"]) == 2
     unknown = options[0] == "--relative"
     assert (risk["persons"]["tau1"] is None) == unknown
     assert any("no closed form" in x for x in risk["warnings"]) == unknown
