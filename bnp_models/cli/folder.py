@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from bnp_models.cli.argument_types import label_of_column
 from bnp_models.cli.config import REPEATING
 from bnp_models.cli.options import UsageError
@@ -289,6 +291,12 @@ def columns_with(data: Data, wanted: Sequence[str]) -> Sequence[str]:
         if name not in names:
             raise unknown_variable(name, names).in_file(data.sample)
     return names
+
+
+def in_order(data: Data, frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a frame that the sample has, in its order."""
+    names = columns_of_file(data.sample, reading_of(data), list(frame))
+    return frame[[name for name in names if name in frame]]
 
 
 def variables_of(data: Data) -> Sequence[str] | None:

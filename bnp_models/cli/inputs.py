@@ -20,7 +20,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.run import Settings, interval_of_arrays
+from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
 
 CELL_OPTIONS = ("cells", "hyperparameters")
@@ -66,7 +66,7 @@ def checked_input(command: Sampling) -> Inputs:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
-            tied=model.conditions_type is not None,
+            takes_zeros=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)

@@ -13,6 +13,7 @@ import pandas as pd
 from bnp_models.cli.commands import Protect
 from bnp_models.cli.folder import (
     columns_with,
+    in_order,
     located,
     reading_of,
     shows_progress,
@@ -258,9 +259,7 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"], released=released
     )  # fmt: skip
-    reading = reading_of(data)
-    columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *beside))
-    protected = released.frame[[name for name in columns if name in released.frame]]
+    protected = in_order(data, released.frame)
     commas = [name for name in inputs.changes.decimal_commas if name in protected]
     protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)

@@ -39,7 +39,7 @@ from bnp_models.zeros.settled import (
     in_words,
     keep_empty,
     missing_by_design,
-    ties,
+    not_applicable_zeros,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 from bnp_models.zeros.suggestions import settled_conditions
@@ -54,7 +54,7 @@ def read_sample(
     as_cells: bool = False,
     beside: Mapping[str, str] | None = None,
     keep_missing: bool = False,
-    tied: bool = False,
+    takes_zeros: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -68,7 +68,7 @@ def read_sample(
         Columns that are not modelled, by what they have.
     keep_missing
         Whether missing values are levels.
-    tied
+    takes_zeros
         Whether the model takes structural zeros, by which another column determines the values that
         are missing by design.
     """
@@ -84,18 +84,18 @@ def read_sample(
         table = read_contingency_table(data.sample, variables, data.levels, reading)
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table = with_empty_levels(data, table, keep_missing, tied)
+    table = with_empty_levels(data, table, keep_missing, takes_zeros)
     if as_cells:
         with located(data):
             table.require_complete(f"the {fit.model} model of a folder")
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
-    tell_of_settled(data, table, tied)
+    tell_of_settled(data, table, takes_zeros)
     of_levels = None
-    if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
+    if takes_zeros and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
         with located(data):
-            of_levels = ties(table, _settling(data, table))
+            of_levels = not_applicable_zeros(table, _settling(data, table))
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
@@ -149,7 +149,7 @@ def conditions_of(
 
 
 def with_empty_levels(
-    data: Data, table: Records, keep_missing: bool = False, tied: bool = True
+    data: Data, table: Records, keep_missing: bool = False, takes_zeros: bool = True
 ) -> Records:
     """Records in which missing values are levels, as far as options ask for it.
 
@@ -173,13 +173,13 @@ def with_empty_levels(
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
-    untied = "" if tied else (
+    only_coded = "" if takes_zeros else (
         ", but the model takes no structural zeros, and may draw other values for these records"
     )  # fmt: skip
     for sentence in in_words(table, made):
         _LOG.warning(
             "%s: %s; these values become the level %r%s",
-            data.sample, sentence, NOT_APPLICABLE, untied,
+            data.sample, sentence, NOT_APPLICABLE, only_coded,
         )  # fmt: skip
     for sentence in missing_by_design(table, others):
         _LOG.warning("%s: %s", data.sample, sentence)
@@ -207,7 +207,7 @@ def read_household_sample(
         data.sample, given.household, given.household_variables or (), variables_of(data),
         data.levels, reading=reading_of(data),
     )  # fmt: skip
-    with_levels = with_empty_levels(data, table.persons, keep_missing, tied=False)
+    with_levels = with_empty_levels(data, table.persons, keep_missing, takes_zeros=False)
     persons, changes = recoded(
         data, with_levels, fit.named_ordered, fit.groups, True, fit.orders_numbers
     )

@@ -2,10 +2,10 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -48,7 +48,7 @@ class Hierarchy:
                     )
 
     @classmethod
-    def of(cls, given: "Hierarchy | pd.DataFrame | str | PathLike") -> "Hierarchy":
+    def of(cls, given: "HierarchyLike") -> "Hierarchy":
         """Hierarchy of a table: the first column has the levels, the next their groups, and so on.
 
         Parameters
@@ -183,11 +183,16 @@ class Hierarchy:
         return Hierarchy(tuple(rows))
 
 
+HierarchyLike: TypeAlias = Hierarchy | pd.DataFrame | str | PathLike
+"""A hierarchy, or a table of it."""
+
 Hierarchies: TypeAlias = tuple[tuple[str, Hierarchy], ...]
 """Hierarchies of some variables, by name."""
 
 
-def as_hierarchies(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hierarchies:
+def as_hierarchies(
+    given: Mapping[str, HierarchyLike] | Iterable[tuple[str, HierarchyLike]],
+) -> Hierarchies:
     """Hierarchies of variables by name: frames, or files, or what they have become.
 
     Raises
@@ -204,9 +209,9 @@ def as_hierarchies(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hier
     return tuple(found.items())
 
 
-def numbered(groups: Iterable[Any]) -> Partition:
+def numbered(groups: Iterable[Hashable]) -> Partition:
     """Numbers of groups, in the order in which they come."""
-    numbers: dict[Any, int] = {}
+    numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
 
 
@@ -216,7 +221,7 @@ def members_of(partition: Partition) -> list[tuple[int, ...]]:
     return [tuple(c for c, group in enumerate(partition) if group == g) for g in groups]
 
 
-def _texts(header: list[str], rows: list[list[Any]]) -> tuple[tuple[str, ...], ...]:
+def _texts(header: list[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], ...]:
     """Rows of texts."""
     if len(header) < 2:
         raise MicrodataError("has no column of groups; write level,group[,group..]")

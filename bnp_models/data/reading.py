@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
@@ -47,6 +47,9 @@ from bnp_models.data.text_files import (
     text_rows,
     written_as,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _LOG = logging.getLogger(__name__)
 
@@ -399,7 +402,7 @@ def is_parquet(source: Source) -> bool:
     return source.is_folder or Path(source).suffix.lower() in _PARQUET_SUFFIXES
 
 
-def parquet_dataset(source: Source) -> Any:
+def parquet_dataset(source: Source) -> "Dataset":
     """Open a Parquet file, or a folder of them, as a ``pyarrow.dataset.Dataset``."""
     return source.once("dataset", lambda: _parquet_dataset(source))
 
@@ -423,7 +426,7 @@ def parquet_names(source: Source) -> dict[str, str]:
     return source.once("parquet names", find)
 
 
-def _parquet_dataset(source: Source) -> Any:
+def _parquet_dataset(source: Source) -> "Dataset":
     """Find the files, and the schema of the first."""
     from pyarrow import dataset
 

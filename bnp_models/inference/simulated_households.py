@@ -61,8 +61,8 @@ def _check_hope(sizes, tried, possible):
     hopeless = (possible == 0) & (tried > _MAX_TRIED)
     if hopeless.any():
         raise RuntimeError(
-            f"no possible household with {sizes[hopeless][0]} members among "
-            f"{int(tried[hopeless][0]):,} simulated; look for rules that exclude too much"
+            f"none of {int(tried[hopeless][0]):,} simulated households with {sizes[hopeless][0]} "
+            "members is possible; look for rules that exclude too much"
         )
 
 

@@ -90,8 +90,11 @@ def to_inference_data(
     attributes: dict[str, int | str] = {}
     if risk is not None:
         quantities = {name: vars(risk)[name] for name in _OF_RISK}
-        if risk.layer is not None:
-            quantities |= {"tie_shape": risk.layer.shape, "tie_exponent": risk.layer.exponent}
+        if risk.overdispersion is not None:
+            quantities |= {
+                "tie_shape": risk.overdispersion.shape,
+                "tie_exponent": risk.overdispersion.exponent,
+            }
         attributes["population_size"] = risk.population_size
     if seed is not None:
         attributes["seed"] = seed

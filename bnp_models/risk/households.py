@@ -61,9 +61,14 @@ from bnp_models.models.nested.probabilities import (
 from bnp_models.models.nested.state import NESTED, NestedData
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.evaluator import Block, Draws, LogProbabilities
+from bnp_models.risk.overdispersion import (
+    NUM_DRAWS,
+    NUM_SIMULATED,
+    TIES,
+    OverdispersionPosterior,
+)
 from bnp_models.risk.population import PopulationRisk, checked_thin
 from bnp_models.risk.sums import RiskSums
-from bnp_models.risk.ties import NUM_DRAWS, NUM_SIMULATED, TIES, Ties
 
 # Fewest draws from which households are simulated for the correction for overdispersion.
 _LEAST_SIMULATED = 4
@@ -348,9 +353,9 @@ class _Unit(NamedTuple):
     def sums(self, generator, unseen: np.ndarray | None, ties: str) -> RiskSums:
         """Make the sums to which blocks of draws are added."""
         cells = self.table.tabulated
-        layer = None if unseen is None else Ties(cells.counts, unseen)
+        posterior = None if unseen is None else OverdispersionPosterior(cells.counts, unseen)
         num_new = self.size - self.table.n
-        return RiskSums(cells, num_new, generator, layer, ties == "on", all_records=True)
+        return RiskSums(cells, num_new, generator, posterior, ties == "on", all_records=True)
 
     def risk(self, run: Any, thin: int, ties: str, figures: dict[str, Any]) -> PopulationRisk:
         """Risk of the units as that of records, from the draws of a run on households."""

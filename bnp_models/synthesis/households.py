@@ -63,7 +63,7 @@ def _checked_households(run: HouseholdsRun, made: Households) -> pd.DataFrame:
     """Make a frame of households, after checking that all are possible."""
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(
-            f"{int((~possible).sum())} of {made.n} households made are impossible; please report "
-            "this defect"
+            f"{int((~possible).sum())} of the {made.n} new households are impossible; please "
+            "report this defect"
         )
     return made.to_frame()

@@ -35,8 +35,8 @@ class Margins:
     """
 
     names: tuple[str, ...]
-    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" if so few records
-    have the level that pages for other people must not show it, because warnings name margins."""
+    """(R,) "margin VARIABLE=LEVEL" of each level. It is "margin VARIABLE, level NUMBER" if few
+    records have the level: warnings name margins, and other people must not see such levels."""
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
@@ -147,8 +147,8 @@ def _names(variables, levels, rare):
 def _names_of_households(schema, data, rare):
     """Name of each margin of households and their members; None for a margin that is not used.
 
-    Not used are the household sizes, which are those of the sample, and levels that are coded
-    relative to the head, which are not levels of a variable.
+    Margins of the household size are not used, because the sizes are those of the sample. Margins
+    of codes relative to the head are not used, because these are not levels of a variable.
     """
     household = _names(schema.household_variables, schema.household_levels, rare)
     member = _names(schema.member_variables, schema.member_levels, rare)

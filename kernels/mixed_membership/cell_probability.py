@@ -210,7 +210,7 @@ def log_cell_probability_draws(
     log_level = jnp.log(jnp.einsum("jlk,tk->jlt", theta, g, precision=_HIGHEST))
 
     def chunk(part):
-        # Rows of T contiguous numbers take three quarters of the time of a one-hot contraction.
+        # Gathers of T contiguous numbers take three quarters of the time of a one-hot contraction.
         log_value = sum(log_level[j, part[:, j]] for j in range(theta.shape[0]))
         return _summarise(log_value)
 

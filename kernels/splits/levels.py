@@ -32,7 +32,7 @@ def propose_levels(
     levels: Levels,
     region: Region,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
-    """Draw log levels from a launch state, variable by variable, or use given ones; and weigh them.
+    """Draw log levels from a launch state, variable by variable, or use given ones; give weights.
 
     Parameters
     ----------

@@ -21,7 +21,8 @@ from bnp_models.kernels.splits.anchors import (
     partner_probability,
 )
 from bnp_models.kernels.splits.dealing import Dealt, deal_records, in_order
-from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems, Unit
+from bnp_models.kernels.splits.members import LabelledRecords, Records, Unit
+from bnp_models.kernels.splits.seated_items import Items, SeatedItems
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 

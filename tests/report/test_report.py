@@ -47,8 +47,8 @@ def test_the_layer_for_ties_is_beside_the_model_alone(small, ties):
         assert (f"τ₁, {label}" in words) == (ties == kind)
         if ties == kind:
             mean = summary[beside[kind]]["tau1"]["mean"]
-            assert mean == risk.layer.tau1.mean()
-            assert (risk.layer.tau1 != risk.tau1).any()
+            assert mean == risk.overdispersion.tau1.mean()
+            assert (risk.overdispersion.tau1 != risk.tau1).any()
             assert f"τ₁, {label} {mean:.1f}" in words
     assert ("with a correction for overdispersion" in words) == (ties != "off")
     alone = bnp.population_risk(small.run, 600, ties="off")

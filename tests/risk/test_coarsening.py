@@ -11,7 +11,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import coarsening
 from bnp_models.risk.coarsening import parse_coarsening, require_listable, single_drops
 from bnp_models.risk.evaluator import cell_probabilities, coarser_probabilities

@@ -20,7 +20,8 @@ from scipy.special import logsumexp
 import bnp_models as bnp
 from bnp_models import NDPMPM, Rules
 from bnp_models.data.compositions import compositions
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Settings
 from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk import households

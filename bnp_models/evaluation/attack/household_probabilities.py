@@ -1,4 +1,4 @@
-"""Probabilities of changed households under a nested model, draw by draw."""
+"""Probabilities of changed households under each draw of NDPMPM."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from bnp_models.kernels.numerics.counting import first_rows
 
 
 class CodedHouseholds(NamedTuple):
-    """A attacked households of one size, or those of persons, in the codes of a nested model."""
+    """A households of one size that are attacked, or whose members are, in the model's codes."""
 
     household_rows: jax.Array
-    """(A, q) row of lambda of each household's level of each variable, the size left out."""
+    """(A, q) row of lambda of each household's level of each variable, without the size."""
     member_rows: jax.Array
     """(A, h, p) row of phi of each member's level of each variable."""
     place: jax.Array
-    """(A,) the member that changes, where one does."""
+    """(A,) the member that changes, if only one does."""
     level_rows: jax.Array | None
-    """(A, R) row of phi of each level of a member; None where levels are their own codes."""
+    """(A, R) row of phi of each level of a member; None if codes are levels."""
     by_head: tuple[jax.Array, ...]
-    """For each relative variable, (A, h, L) code of every member's level by level of the head."""
+    """(A, h, L) code of each member's level for each level of the head, by relative variable."""
 
 
 def _log_member_sums(log_omega, log_phi, member_rows):
@@ -40,11 +40,11 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
     Parameters
     ----------
     log_weight
-        (A, F) log weights of the classes, household variables and members apart.
+        (A, F) log weights of the classes, without household variables and members.
     pair
-        The variable that members have relative to the head's.
+        The variable, which is coded relative to the head.
     codes
-        (A, h, L) codes of the members' levels, by level of the head.
+        (A, h, L) codes of the members' levels, for each level of the head.
     """
     log_lambda, log_phi = draw["log_lambda"], draw["log_phi"]
     for k in range(household_rows.shape[1]):
@@ -83,7 +83,7 @@ def log_household_ratios(
     columns,
     pairs,
 ):
-    """Compare the probability of each changed household with the household's.
+    """Log ratio of the probability of each changed household to that of the unchanged household.
 
     Parameters
     ----------
@@ -92,15 +92,15 @@ def log_household_ratios(
     households
         The households.
     size
-        Position of the households' size among all; static.
+        Position of the households' size among all sizes; static.
     num_levels
         Levels of the household's and of the members' variables; static.
     part
         Part of the household that changes: "all", a "member" or the "head"; static.
     columns
-        Changes of the household's variables to take; None: all; static.
+        Changes of the household's variables that are evaluated; None: all; static.
     pairs
-        Variables that members have relative to the head's; static.
+        Variables that are coded relative to the head; static.
 
     Returns
     -------
@@ -149,13 +149,13 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     Parameters
     ----------
     total
-        (A, F) log weights of the classes, household and members together.
+        (A, F) log weights of the classes, given the household's variables and all members.
     of_members
-        (A, h, F) those of each member.
+        (A, h, F) factor of each member in these, as a logarithm.
     place
-        (A, 1, 1) the member that changes; None: each in turn.
+        (A, 1, 1) the member that changes; None: each member in turn.
     level_rows
-        As in `CodedHouseholds`.
+        `CodedHouseholds.level_rows`.
     """
     log_omega, log_phi = draw["log_omega"], draw["log_phi"]
     if place is not None:

@@ -162,7 +162,7 @@ class HDPMixedMembership(
     draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Number of tables that the prior of the weights adds: alpha_0, without a component."""
+        """Tables that the prior of the weights adds: none to a component, alpha_0 for new ones."""
         return jnp.zeros_like(state.alpha0), state.alpha0
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:

@@ -153,7 +153,7 @@ def _variables_of_members(member: Variables, head: Head | None) -> np.ndarray:
 
 
 def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
-    """Dirichlet shapes of the shares of kinds, no head and head.
+    """Dirichlet shapes of the shares of two kinds of members: no head, and head.
 
     The data give no information on how many heads a household would have before truncation. With a
     learned prior nearly all households might be impossible, and with Dir(1) for all levels few are

@@ -28,7 +28,7 @@ from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData
 from bnp_models.models.nested.sweep import log_feasible_of
 
-# Households simulated per draw and size for P(possible), where it has no closed form.
+# Households simulated for each draw and size to estimate P(possible), if it has no closed form.
 SIMULATED = 2**13
 
 
@@ -79,9 +79,9 @@ def log_households(draws, household_rows, members, index, blocks, num_levels):
     draws
         Parameters of the draws.
     household_rows
-        (n, q + 1) row of lambda of each household's level of each variable, the size the last one.
+        (n, q + 1) row of lambda of each household's level of each variable; the size is the last.
     members, index
-        (p, U) codes of the distinct members, and (N,) which of them each member is.
+        (p, U) codes of the distinct members, and (N,) index of each member among them.
     blocks
         (members, households) of each size; static.
     num_levels
@@ -116,9 +116,9 @@ def log_possible_by_size(draws, data, key):
     draws
         Parameters of the draws, and "number" of each.
     data
-        The sample, whose rules and sizes these are.
+        The sample, of which rules and sizes are used.
     key
-        For the simulation, where the rules give no closed form.
+        Key of the simulation, if there is no closed form under the rules.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def _log_possible_by_simulation(draw, data, log_size, key):
     )
     tried = jax.ops.segment_sum(new.used.astype(float), new.size, num_segments=len(sizes))
     good = jax.ops.segment_sum(possible.astype(float), new.size, num_segments=len(sizes))
-    # Half a household where none was possible: finite, and rare enough.
+    # If no household was possible, half a household is counted, so that the logarithm is finite.
     share = jnp.maximum(good, 0.5) / jnp.maximum(tried, 1)
     return jax.nn.logsumexp(log_weight, axis=1) + jnp.log(share)
 
@@ -280,7 +280,7 @@ def log_persons(draws, data, persons, heads):
     draws
         Parameters of the draws.
     data
-        The sample, whose rules and sizes these are; `knows_persons` must be true.
+        The sample, of which rules and sizes are used; `knows_persons` must be true.
     persons
         The kinds.
     heads

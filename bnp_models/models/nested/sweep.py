@@ -102,7 +102,7 @@ def update_classes(
         log_member = log_member_probability(tables, omega, distinct_rows)
         log_member = log_member.at[data.distinct_index].get(mode="promise_in_bounds")
 
-    # A loop that is not unrolled, because on a CPU each user of a fused gather computes it again.
+    # This loop is not unrolled: on a CPU each operation that uses a fused gather would repeat it.
     def add(k, log_weight):
         rows_k = data.household_rows[k]
         return log_weight + state.log_lambda.at[rows_k].get(mode="promise_in_bounds")
@@ -413,8 +413,8 @@ def draw_level_probabilities(
     shapes
         Dirichlet shapes of their prior.
     counts
-        Households and members by class and level. They include members of whom only is known
-        whether they are a head.
+        Households and members by class and level. For some members only their kind (head or other
+        member) is known.
     """
     num_classes = math.prod(counts.member_levels.shape[1:])
     household = data.household_levels.with_shape(shapes[0])

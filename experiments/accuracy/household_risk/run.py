@@ -77,7 +77,7 @@ def measure(case: dict, frame: pd.DataFrame) -> dict:
     found = truth(everybody, table)
     row = case | found
     for name in ("tau1", "tau2"):
-        draws, alone = vars(risk.households)[name], vars(risk.households.layer)[name]
+        draws, alone = vars(risk.households)[name], vars(risk.households.overdispersion)[name]
         low, high = np.quantile(draws, [0.025, 0.975])
         row |= {
             name: draws.mean(), f"{name}_low": low, f"{name}_high": high,

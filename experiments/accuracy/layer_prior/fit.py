@@ -26,14 +26,14 @@ sys.path.append(str(HERE.parent / "risk_peers"))
 from samples import populations  # noqa: E402
 
 from bnp_models.data.cells import group_cells  # noqa: E402
-from bnp_models.risk import ties  # noqa: E402
-from bnp_models.risk.ties import MODEL_HOLDS, Ties  # noqa: E402
+from bnp_models.risk import overdispersion  # noqa: E402
+from bnp_models.risk.overdispersion import MODEL_HOLDS, OverdispersionPosterior  # noqa: E402
 from bnp_models.synthesis.predictive_checks import MAX_Z  # noqa: E402
 
 DRAWS, LAYER_DRAWS = 12, 12
 # Persons of one census are in both.
 GROUPS = {"adults": "census", "all": "census"}
-GRID = Ties(np.array([1]), np.array([1.0])).grid
+GRID = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid
 LOG10_SHAPE = np.log10(GRID[0])
 
 
@@ -78,16 +78,19 @@ def likelihoods(path, sample):
         found = {}
         for variant in ("none", "auto"):
             b, unseen = sample[variant]
-            layer, counts = Ties(sample["f"], unseen), (sample["f"], sample["F"], sample["size"])
+            layer, counts = (
+                OverdispersionPosterior(sample["f"], unseen),
+                (sample["f"], sample["F"], sample["size"]),
+            )
             pairs = [(layer.log_likelihood(x), of_population(x, *counts)) for x in b]
             found[variant] = np.moveaxis(pairs, 1, 0)
         np.savez(kept, **found)
     return dict(np.load(kept))
 
 
-def t_law(targets, spread=1.1, degrees=ties.DEGREES_OF_FREEDOM, hold=None):
+def t_law(targets, spread=1.1, degrees=overdispersion.DEGREES_OF_FREEDOM, hold=None):
     """Log prior (G,) fitted to pairs of log10 shape and exponent, one of each population."""
-    hold = ties.PROBABILITY_MODEL_HOLDS if hold is None else hold
+    hold = overdispersion.PROBABILITY_MODEL_HOLDS if hold is None else hold
     at, scale = targets.mean(axis=0), spread * targets.std(axis=0, ddof=1)
     grid = np.stack([LOG10_SHAPE, GRID[1]], axis=1)
     density = (1 + (((grid - at) / scale) ** 2).sum(axis=1) / degrees) ** (-(degrees + 2) / 2)
@@ -220,7 +223,7 @@ def main():
         ways = {
             "before": ("none", half_on_the_model(), 1.0),
             "before, ordered": ("auto", half_on_the_model(), 1.0),
-            "now": ("auto", t_law(others), ties.LIKELIHOOD_POWER),
+            "now": ("auto", t_law(others), overdispersion.LIKELIHOOD_POWER),
             "now, power 0": ("auto", t_law(others), 0.0),
             "now, power 1": ("auto", t_law(others), 1.0),
         }

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.risk import ties
+from bnp_models.risk import overdispersion
 from bnp_models.risk.evaluator import draw_joining
 
 HERE = Path(__file__).parent
@@ -141,15 +141,15 @@ def measure(case):
         bnp.HDPMixedMembership(), table, key=jax.random.key(case["seed"]), num_chains=2,
         num_warmup=600, num_samples=100, thin=4, start_components=(30, 50),
     )  # fmt: skip
-    ties.EXPONENTS = np.ones(1)
+    overdispersion.EXPONENTS = np.ones(1)
     risk = bnp.population_risk(run, len(people), ties="sensitivity")
-    c0 = len(sample) * np.median(risk.layer.shape)
+    c0 = len(sample) * np.median(risk.overdispersion.shape)
     tau1, concentration = exact(table, len(people), case["seed"])
     first, second = np.split(tau1, 2)
     return case | {
         "truth": truth,
         **interval("none", risk.tau1, truth),
-        **interval("sensitivity", risk.layer.tau1, truth), "c0": c0,
+        **interval("sensitivity", risk.overdispersion.tau1, truth), "c0": c0,
         **interval("exact", tau1, truth), "exact_c0": np.median(concentration),
         "exact_chains": f"{first.mean():.1f} {second.mean():.1f}",
     }  # fmt: skip

@@ -131,7 +131,7 @@ class Command:
             if kept in after and kept not in self.whole:
                 del after[kept]
             faults_found += differences(after, self.whole)
-            if said and "minutes, by the first" not in said:
+            if said and "minutes, estimated from the first" not in said:
                 faults_found.append("code 0, and something on stderr")
             return verdict("went on", faults_found, code, said)
         whole = {name: after[name] for name in after if name in self.whole}

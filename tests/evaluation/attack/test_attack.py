@@ -252,9 +252,9 @@ def test_warnings_say_what_is_wrong(planted):
     first = int((risk.rank == 1).sum())
     rest = len(risk.rows) - first
     said = f"at the first try for {first} of the {len(risk.rows)} records attacked; for "
-    assert risk.in_words().endswith(f"{said}{rest} more the draws are too few to rule it out")
+    assert risk.in_words().endswith(f"{said}{rest} more the draws are too few to rule this out")
     sure = dataclasses.replace(risk, p_values=(risk.rank == 1)[:, None] + 0.0)
-    assert rest and sure.in_words().endswith(f"{said}the other {rest} it is ruled out")
+    assert rest and sure.in_words().endswith(f"{said}the other {rest} this is ruled out")
     errors = np.full_like(risk.standard_error, 2000)
     hopeless = dataclasses.replace(risk, standard_error=errors)
     assert "by a factor of over a million (" in "\n".join(hopeless.warnings())
