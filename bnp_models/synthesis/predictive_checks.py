@@ -49,8 +49,9 @@ MAX_Z = 2.5
 NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
 """Default number of replicates of a sample of records, and of households, which take longer."""
 
-MAX_RECORDS, FEWEST_REPLICATES = 200_000_000, 8
-"""Limit for the records of all replicates together; least number of replicates in any case."""
+MAX_RECORDS, MAX_HOUSEHOLDS, FEWEST_REPLICATES = 200_000_000, 1_000_000, 8
+"""Limits for the records, and for the households whose compositions are compared, of all replicates
+together; least number of replicates in any case."""
 
 CELL_SIZES = (1, 2, 3)
 
@@ -182,13 +183,15 @@ class PredictiveChecks:
         if abs(uniques.z) <= MAX_Z:
             return []
         more, high = ("more", "high") if uniques.z < 0 else ("fewer", "low")
+        declare = "declare the structural zeros of the variables"
+        if self.sizes:
+            declare = "give the rules that households obey (--rules)"
         return [
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
             f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
-            "correction for overdispersion (ties) removes this error only in part; declare the "
-            "structural zeros of the variables, choose fewer or coarser variables, or another "
-            "model"
+            f"correction for overdispersion (ties) removes this error only in part; {declare}, "
+            "choose fewer or coarser variables, or another model"
         ]
 
     def document(self) -> ChecksEntry:
@@ -266,8 +269,7 @@ def predictive_checks(
     check_choice(UNITS, unit=unit)
     if key is not None:
         key = typed_key(key)
-    households = unit == "person" and isinstance(run.table, Households)
-    number = _of_each_chain(run, num_replicates, households)
+    number = _of_each_chain(run, num_replicates, unit)
     num_chains = run.settings.num_chains
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
     chains, run = run, sample_law(run)
@@ -328,9 +330,11 @@ def _compositions(
     if not is_of_households(run):
         raise ValueError('unit: "household" needs a run on households')
     run.table.require_complete("a check of compositions")
-    made = list(simulate_households(run, number, key))
-    counts = [[compositions(x).counts for x in part] for part in ([run.table], made)]
-    return [x.persons.tabulated for x in made], counts
+    persons, counts = [], []
+    for made in simulate_households(run, number, key):
+        persons.append(made.persons.tabulated)
+        counts.append(compositions(made).counts)
+    return persons, [[compositions(run.table).counts], counts]
 
 
 def _sizes(run: HouseholdsRun, number: int, key: jax.Array) -> dict[int, tuple[int, list[int]]]:
@@ -364,15 +368,17 @@ def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[
     }
 
 
-def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
+def _of_each_chain(run: Run, wanted: int | None, unit: str) -> int:
     """Number of replicates of each chain."""
     settings = run.settings
     kept = settings.num_arrays
     if settings.num_chains * kept < 2:
         raise ValueError("predictive checks need at least two draws whose arrays were kept")
     if wanted is None:
-        wanted = NUM_HOUSEHOLD_REPLICATES if households else NUM_REPLICATES
-        wanted = max(FEWEST_REPLICATES, min(wanted, MAX_RECORDS // run.table.n))
+        persons_of_households = unit == "person" and isinstance(run.table, Households)
+        wanted = NUM_HOUSEHOLD_REPLICATES if persons_of_households else NUM_REPLICATES
+        most = MAX_RECORDS if unit == "person" else MAX_HOUSEHOLDS
+        wanted = max(FEWEST_REPLICATES, min(wanted, most // run.table.n))
     return max(min(wanted // settings.num_chains, kept), 1 + (settings.num_chains == 1))
 
 

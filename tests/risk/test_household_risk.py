@@ -57,15 +57,33 @@ CASES = {
         {"relative": [("age", "difference")]},
     ),
     "no closed form": (Rules([at_most(2, aged(1))]), AT_TOP, 2, {}),
+    "sizes": (None, None, 2, {}),
+    "sizes, a head": (Rules([each(OTHER).is_younger_than(HEAD, 0)]), AT_TOP, 3, {}),
 }  # fmt: skip
+
+
+def with_sizes(table):
+    """The same households with a household variable that is the number of persons, up to "2+"."""
+    frame = table.to_frame()
+    sizes = frame.groupby("hid")["hid"].transform("size")
+    frame["size"] = np.where(sizes == 1, "1", "2+")
+    variables, labels = (*table.schema.table.variables, "size"), ("1", "2+")
+    levels = bnp.Schema(variables, (*table.schema.table.levels, labels))
+    head = table.schema.head
+    made = bnp.Households.from_frame(frame, "hid", ["home", "size"], levels=levels, head=head)
+    assert made.schema.size_variable == "size"
+    return made
 
 
 class Exact:
     """A run whose draws are from the prior, and all possible households of the sample's sizes."""
 
-    def __init__(self, rules, head, ages, options, num_draws=NUM_DRAWS, draws=1):
+    def __init__(self, case, num_draws=NUM_DRAWS, draws=1):
+        rules, head, ages, options = CASES[case]
         self.model = NDPMPM(components=3, member_components=2, **(SMALL | options))
         self.table = tiny_households(SAMPLE, head, ages)
+        if "sizes" in case:
+            self.table = with_sizes(self.table)
         self.rules = rules
         if rules is not None:
             rules.require_feasible(self.table)
@@ -146,7 +164,7 @@ class _Block:
 @pytest.mark.parametrize("case", CASES)
 def test_probabilities_are_sums_over_all_households(case):
     """In single precision; P(possible) is simulated where the rules have no closed form."""
-    exact = Exact(*CASES[case])
+    exact = Exact(case)
     found, persons = exact.evaluated()
     rtol = 1e-4 if exact.data.closed_form else 0.05
     assert exact.data.closed_form == (case != "no closed form")
@@ -162,7 +180,7 @@ class Simulated:
     """Populations of `NUM_HOUSEHOLDS` that hold the sample, all drawn from one parameter."""
 
     def __init__(self, case, seed=0):
-        self.exact = Exact(*CASES[case], num_draws=1, draws=NUM_TAUS)
+        self.exact = Exact(case, num_draws=1, draws=NUM_TAUS)
         table, found = self.exact.table, self.exact.compositions[0]
         rng = np.random.default_rng(seed)
         num_new = NUM_HOUSEHOLDS - table.n
@@ -285,3 +303,30 @@ def test_persons_for_households_are_seen(simulated):
     one = simulated["a head"]
     number = round(NUM_HOUSEHOLDS * one.exact.table.sizes.mean())
     assert np.abs(one.z_scores(evaluate(one, number))).max() > Z_LIMIT
+
+
+def test_checks_compare_compositions_and_sizes(simulated):
+    """Against samples that are drawn from all possible compositions, of each size apart."""
+    exact = simulated["tables"].exact
+    checks = bnp.predictive_checks(exact.run, 400, unit="household", key=jax.random.key(7))
+    table, (found, p) = exact.table, exact.compositions
+    sizes, number = np.unique(table.sizes, return_counts=True)
+    of_composition = exact.all[0].sizes[found.first]
+    rng = np.random.default_rng(0)
+    laws = [np.where(of_composition == size, p[0], 0) for size in sizes]
+    counts = sum(
+        rng.multinomial(n, law / law.sum(), 4000) for n, law in zip(number, laws, strict=True)
+    )
+    own = compositions(table).counts
+    for k, check in checks.cells.items():
+        assert check.observed == (own == k).sum()
+        expected = (counts == k).sum(axis=1)
+        error = np.hypot(check.sd / np.sqrt(400), expected.std() / np.sqrt(4000))
+        assert abs(check.predicted - expected.mean()) < Z_LIMIT * error + 1e-9
+    for size, n, law in zip(sizes, number, laws, strict=True):
+        check = checks.sizes[int(size)]
+        assert check.observed == n
+        expected = table.n * law.sum()
+        assert abs(check.predicted - expected) < Z_LIMIT * check.sd / np.sqrt(400) + 1e-9
+    with pytest.raises(ValueError, match="unit is one of"):
+        bnp.predictive_checks(exact.run, unit="family")
