@@ -187,7 +187,8 @@ def render_household_report(
         histogram=histogram_plot(risk.households) if len(risk.households.rows) else None,
         riskiest=None if riskiest is None else [
             [str(row.household), row.f, *(
-                f"{value:.3f}" for value in (row.r1, row.r2, row.hierarchical)
+                "–" if np.isnan(value) else f"{value:.3f}"
+                for value in (row.r1, row.r2, row.hierarchical)
             )]
             for row in riskiest.itertuples()
         ],

@@ -277,7 +277,7 @@ def household_risk(
     check_households(run.model, run.table, population_size)
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
-    laws = _Laws(run, key_possible)
+    laws = _Laws(run)
     found, persons = compositions(run.table), run.table.persons
     units = [
         _Unit(
@@ -296,7 +296,7 @@ def household_risk(
         unit.sums(generator, rest, ties) for unit, rest in zip(units, unseen, strict=False)
     ]  # fmt: skip
     draws = {name: run.parameters(thin)[name] for name in NESTED}
-    for block, log_possible, number in laws.blocks(draws, progress):
+    for block, log_possible, number in laws.blocks(key_possible, draws, progress):
         for unit, sum_of in zip(units, sums, strict=True):
             log_p = unit.log_probability(block, log_possible)[:number]
             asked = LogProbabilities(log_p[:, sum_of.asked], None)
@@ -366,23 +366,28 @@ class _Unit(NamedTuple):
 class _Laws:
     """Distributions of the possible households, and of their persons, at draws of a run."""
 
-    def __init__(self, run: HouseholdsRun, key: jax.Array):
-        self.run, self.key = run, key
+    def __init__(self, run: HouseholdsRun):
+        self.run = run
         self.data: NestedData = run.model.prepare(run.table, run.conditions)
         self.sizes = np.unique(run.table.sizes)
 
-    def blocks(self, draws: Draws, progress: bool) -> Iterator[tuple[Draws, np.ndarray, int]]:
+    def blocks(
+        self, key: jax.Array, draws: Draws, progress: bool
+    ) -> Iterator[tuple[Draws, np.ndarray, int]]:
         """Yield blocks of draws (chains, draws, ...), log P(size and possible) (block, H) of each,
         and the number of draws of the block before padding."""
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         blocks = blocks_of_draws(len(flat["log_pi"]))
         for indices, padded in tqdm(blocks, desc="risk", disable=not progress):
             block = {name: value[padded] for name, value in flat.items()}
-            yield block, self.log_possible(block, padded), len(indices)
+            yield block, self.log_possible(key, block, padded), len(indices)
 
-    def log_possible(self, draws: Draws, numbers: np.ndarray) -> np.ndarray:
-        """Log P(size and possible) (block, H) of a household before truncation."""
-        found = log_possible_by_size(draws | {"number": numbers}, self.data, self.key)
+    def log_possible(self, key: jax.Array, draws: Draws, numbers: np.ndarray) -> np.ndarray:
+        """Log P(size and possible) (block, H) of a household before truncation.
+
+        The numbers of the draws are folded into the key, which is used if there is no closed form.
+        """
+        found = log_possible_by_size(draws | {"number": numbers}, self.data, key)
         return np.asarray(found, np.float64)
 
     def of_households(
@@ -420,15 +425,16 @@ def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
     sample, and of their persons.
     """
     run = laws.run
+    key_households, key_possible = Keys(key)
     kept = run.settings.num_chains * run.settings.num_arrays
     wanted = max(_LEAST_SIMULATED, NUM_DRAWS * NUM_SIMULATED // run.table.n)
     number = min(wanted, NUM_DRAWS, kept)
     seen = {row.tobytes() for row in composition_rows(run.table)}
     seen_persons = {row.tobytes() for row in run.table.persons.codes}
-    made = simulate_households(run, number, key)
+    made = simulate_households(run, number, key_households)
     draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
     for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
-        log_possible = laws.log_possible(draw, np.array([m]))
+        log_possible = laws.log_possible(key_possible, draw, np.array([m]))
         grouped = compositions(table)
         orders = grouped.log_orders[grouped.of_household]
         log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]

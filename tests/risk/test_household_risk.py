@@ -143,9 +143,10 @@ class Exact:
 
     def evaluated(self):
         """The same probabilities as the risk evaluates them."""
-        laws = households._Laws(self.run, jax.random.key(3))
+        laws = households._Laws(self.run)
         draws = {name: self.run.draws[name][0] for name in NESTED}
-        log_possible = laws.log_possible(draws, np.arange(len(draws["log_pi"])))
+        numbers = np.arange(len(draws["log_pi"]))
+        log_possible = laws.log_possible(jax.random.key(3), draws, numbers)
         found, _ = self.compositions
         table, _ = self.all
         of = laws.of_households(table.select(found.first), found.log_orders)
@@ -273,7 +274,7 @@ def _head_among_the_members(patch):
 
 def _all_are_possible(patch):
     patch.setattr(
-        households._Laws, "log_possible", lambda self, draws, _: np.log(
+        households._Laws, "log_possible", lambda self, _, draws, numbers: np.log(
             np.full((len(draws["log_pi"]), len(self.sizes)), 1 / len(self.sizes))
         )
     )  # fmt: skip
