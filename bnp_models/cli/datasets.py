@@ -17,7 +17,7 @@ from bnp_models.cli.commands import Datasets, Impute, Synthesize
 from bnp_models.cli.folder import in_order, reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.models import counts_cells
-from bnp_models.cli.options import UsageError, flag
+from bnp_models.cli.options import UsageError, about, flag
 from bnp_models.cli.outputs import (
     dataset_names,
     recoding_file,
@@ -105,12 +105,14 @@ def _tell_of_missing(command: Synthesize, inputs: Inputs) -> None:
 
 
 def _method(made: Datasets, table: Records | Households) -> str:
-    """Method by which the files are made: the one that was given, or the one that --for chooses."""
-    if made.for_ is None:
-        return made.method or "predictive"
+    """Method by which the files are made: given, chosen by --for, or the usual one."""
+    if made.method is not None:
+        return made.method
     if made.for_ == "inference":
         return "predictive"
-    return "balanced" if table.has_missing else "calibrated"
+    if made.for_ == "tables":
+        return data_sets.usual_method(records_of(persons_of(table)))
+    return data_sets.usual_method(table, keep=bool(made.keep), given=bool(made.given))
 
 
 def _values_given(made: Datasets) -> dict[str, list[str]]:
@@ -133,14 +135,12 @@ def _check_given(command: Synthesize, inputs: Inputs) -> None:
             "leave one of them out"
         )
     assert made.rows is not None
-    try:
+    with about("--given"):
         check_given(
             _values_given(made), inputs.model, inputs.table, inputs.conditions,
             made.chosen_method,
             made.rows,
         )  # fmt: skip
-    except ValueError as error:
-        raise UsageError(f"--given: {error}") from None
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -166,10 +166,8 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
             "--rows: with --keep there is one synthetic record for each record of the "
             "sample; leave --rows out"
         )
-    try:
+    with about("--keep"):
         check_keep(made.keep, inputs.model, table, made.chosen_method)
-    except ValueError as error:
-        raise UsageError(f"--keep: {error}") from None
     if made.carry:
         carried = _carried(command.data, made)
         kept = inputs.changes.as_released(table.to_frame()[list(made.keep)])
@@ -372,7 +370,7 @@ def _good_for(method: str, of_persons: bool) -> str:
     return (
         "use: tables, which are closer to those of the sample than tables of another sample would "
         "be; more unique combinations of the sample occur in these files. For estimates with "
-        "standard errors, say --for inference"
+        "standard errors by combining rules, say --for inference"
     )
 
 
@@ -388,7 +386,7 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     if good_for is not None:
         lines.append(good_for)
-    lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
+    lines.append(f"written: {out / shown}, report.html, run.json, run.toml, posterior.nc")
     return "\n".join(lines)
 
 

@@ -28,16 +28,22 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
-from bnp_models.data.messages import reason
+from bnp_models.data.messages import install_command, reason
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.schema import MicrodataError, errors_in, unknown_variable
 from bnp_models.data.source import Source
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import AttackRisk, attack_risk, check_columns, refit
-from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.posterior import (
+    NoAttack,
+    Posterior,
+    check_source,
+    model_of,
+    read_posterior,
+)
 from bnp_models.evaluation.files import read_like
 from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
@@ -82,7 +88,11 @@ class _Original(NamedTuple):
 def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(command)
-    attacked = _checked_posterior(command, given)
+    attacked, no_attack = None, None
+    try:
+        attacked = _checked_posterior(command, given)
+    except NoAttack as error:
+        no_attack = str(error)
     names = _names_of(command.synthetic)
     output, measures = command.output, command.measures
 
@@ -107,7 +117,7 @@ def evaluate(command: Evaluate) -> int:
             close()
         lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
         sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
-        result = dataclasses.replace(result, sources=sources, attack=attack)
+        result = dataclasses.replace(result, sources=sources, attack=attack, no_attack=no_attack)
         summary = result.summary(names, measures.seed)
         settings = {
             "command": output.command,
@@ -173,7 +183,11 @@ def _coded_original(command: Evaluate) -> _Original:
     as_level = data.text.empty_as_level or bool(data.text.settles_empty)
     if as_level:
         persons = with_empty_levels(data, persons)
-    persons, changes = recoded(data, persons, of_households=households.household is not None)
+    of_household = table.of_household if isinstance(table, Households) else None
+    # Codes such as -1 among numbers are then in no range of the conditions, as for synthesize.
+    persons, changes = recoded(
+        data, persons, of_household=of_household, by_order=data.zeros is not None
+    )
     levels: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
@@ -204,11 +218,9 @@ def _conditions(command: Evaluate, original: Table) -> tuple[Conditions | None, 
     conditions = conditions_of(data, original)
     if conditions is None:
         return None, None
-    try:
+    with errors_in(data.conditions or data.sample):
         # Compiled now: conditions that are too many are refused before anything is done.
         _ = conditions.diagram, conditions.walk
-    except MicrodataError as error:
-        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(original)
     return conditions, None
@@ -251,19 +263,14 @@ def _require_complete_units(command: Evaluate, files: _Files) -> None:
     for path, table in zip(paths, tables, strict=True):
         if table is None:
             continue
-        unit = ""
-        if not persons_of(table).complete.any():
-            unit = "record"
-        elif (
-            files.quantities is not None
-            and isinstance(table, Households)
-            and table.incomplete.all()
-        ):
-            unit = "household"
-        if unit:
-            raise UsageError(
-                f"{path}: no {unit} has values of all variables; choose fewer --variables"
-            )
+        judged = [("record", persons_of(table).complete)]
+        if files.quantities is not None and isinstance(table, Households):
+            judged.append(("household", ~table.incomplete))
+        for unit, complete in judged:
+            if not complete.any():
+                raise UsageError(
+                    f"{path}: no {unit} has values of all variables; choose fewer --variables"
+                )
 
 
 def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
@@ -281,7 +288,8 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError(
-            "--trees: needs the package scikit-learn; install it: pip install 'bnp-models[trees]'"
+            "--trees: needs the package scikit-learn; install it: "
+            f"{install_command('scikit-learn')}"
         )
 
 
@@ -302,12 +310,10 @@ def _as_protected(path: str, table: Records) -> Recoding:
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
     names = table.schema.variables
-    try:
+    with errors_in(path):
         # Of variables that are left out, nothing is asked.
         _, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
         return Recoding.of(table.schema, {**merged, **dict.fromkeys(dropped.intersection(names))})
-    except MicrodataError as error:
-        raise error.in_file(path) from None
 
 
 def _recodings(path: str) -> list[dict[str, Any]]:
@@ -362,10 +368,8 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior, Uni
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
             coded = original if head is None else original.with_persons(original.persons, head)
-    try:
+    with errors_in(attack.posterior):
         check_source(posterior, coded, given.conditions)
-    except MicrodataError as error:
-        raise error.in_file(attack.posterior) from None
     with located(command.data):
         check_columns(coded)
     for path, table in zip(command.synthetic, given.synthetic, strict=True):
@@ -453,5 +457,5 @@ def _message(summary, out, no_records):
         )
     lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
-    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}, run.toml")
     return "\n".join(lines)

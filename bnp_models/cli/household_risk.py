@@ -52,14 +52,14 @@ def run_household_risk(command: Risk) -> int:
             )
     inputs = checked_input(command)
     with located(command.data):
-        check_households(inputs.model, inputs.table, command.population_size)
+        check_households(inputs.model, inputs.table, command.size)
     settings = recorded_settings(
-        command, inputs, population_size=command.population_size, ties=command.ties,
+        command, inputs, population_size=command.size, ties=command.ties,
         **release_settings(command),
     )  # fmt: skip
     evaluate = functools.partial(
         household_risk,
-        population_size=command.population_size,
+        population_size=command.size,
         ties=command.ties,
         progress=shows_progress(command.output),
     )

@@ -15,9 +15,10 @@ from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.household_risk import run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -32,7 +33,6 @@ from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
-from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
@@ -87,6 +87,7 @@ def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
     command = with_unit(command)
+    require_population(command)
     if command.fit.model in HOUSEHOLD_MODELS:
         return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
@@ -94,10 +95,11 @@ def risk(command: Risk) -> int:
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
     checked = _checked(command, inputs)
     evaluate = functools.partial(
         population_risk,
-        population_size=command.population_size,
+        population_size=command.size,
         ties=command.ties,
         all_records=command.all_records,
         missing_keys=checked.missing_keys,
@@ -117,7 +119,7 @@ def _refuse_with_cells(command: Risk) -> None:
         ("validate", command.validate is not None), ("what-if", command.what_if),
         ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
         ("suda", command.suda is not None),
-        ("missing-keys", command.missing_keys),
+        ("missing-keys", command.missing_keys), ("first-row", command.first_row),
     ):  # fmt: skip
         if given:
             raise UsageError(
@@ -152,8 +154,8 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     scores = _suda(command, records_of(table))
     missing_keys = _reading_of_missing(command, records_of(table))
     with located(data):
-        check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        check_weights_for(data, table, command.population_size)
+        check_table(records_of(table), command.size, command.all_records, complete=False)
+        check_weights_for(data, table, command.size)
     tell_of_households(data, records_of(table))
     return _Checked(coarsenings, ids, scores, missing_keys)
 
@@ -162,7 +164,7 @@ def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any
     """Settings that run.json records."""
     missing = persons_of(inputs.table).has_missing
     return recorded_settings(
-        command, inputs, population_size=command.population_size, validate=command.validate,
+        command, inputs, population_size=command.size, validate=command.validate,
         ties=command.ties, coarsenings=list(checked.coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
         **({"missing_keys": checked.missing_keys} if missing else {}),
@@ -178,7 +180,7 @@ def _monitor(command: Risk, inputs: Inputs) -> Monitor | None:
     if isinstance(table, WeightedMicrodata) or table.has_missing:
         return None
     assert isinstance(inputs.model, PredictsCells)
-    return tau1_monitor(inputs.model, table, command.population_size, conditions=inputs.conditions)
+    return tau1_monitor(inputs.model, table, command.size, conditions=inputs.conditions)
 
 
 def _reading_of_missing(command: Risk, table: Records) -> str:
@@ -221,20 +223,17 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     assert not isinstance(conditions, Rules)
-    of = "--keys"
-    try:
+    with about("--keys"):
         sets = {
             f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
-        of = "--what-if"
+    with about("--what-if"):
         asked = {
             text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
             for text in command.what_if
         }
         require_listable(asked, table, conditions)
-    except MicrodataError as error:
-        raise UsageError(f"{of}: {error}") from None
     if table.num_variables > MOST_DROPS:
         _LOG.warning(
             "%s: %d key variables: the risk without each single variable is estimated only if "
@@ -259,10 +258,8 @@ def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
                 "name; rename the column of SAMPLE"
             )
     largest = min(command.suda, table.num_variables)
-    try:
+    with about("--suda"):
         check_combinations(table.num_variables, largest, "give a smaller M, or fewer --variables")
-    except ValueError as error:
-        raise UsageError(f"--suda: {error}") from None
     return suda(table, largest).frame()[columns]
 
 
@@ -280,7 +277,7 @@ def _write_risk(
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation,
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
-        "baselines": baselines(baseline_cells(run.table, command.population_size))
+        "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
@@ -294,8 +291,9 @@ def _write_risk(
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
     write_table = functools.partial(
-        write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom
-    )
+        write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom,
+        first_row=command.first_row,
+    )  # fmt: skip
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
         **({} if output.no_records else {table_name(command): write_table}),
@@ -303,7 +301,7 @@ def _write_risk(
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
             path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, **found,
+            records=not output.no_records, filing=filing, first_row=command.first_row, **found,
         ),
         **recoding_file(command.data, inputs.changes.recoding),
     })  # fmt: skip
@@ -318,7 +316,7 @@ def _coarser(
     A key without a constant has the figures of the whole key, and not those of fewer draws.
     """
     coarser = coarsen(
-        result.run, command.population_size, checked.coarsenings, ties=command.ties,
+        result.run, command.size, checked.coarsenings, ties=command.ties,
         missing_keys=command.missing_keys or MISSING_KEYS[0],
     )  # fmt: skip
     finest = records_of(persons_of(inputs.table)).schema.num_cells

@@ -24,7 +24,7 @@ from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
-from bnp_models.data.schema import Label, MicrodataError, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
@@ -102,12 +102,10 @@ def read_sample(
     conditions = conditions_of(data, records_of(table), of_levels)
     if conditions is None:
         return table, None, changes
-    try:
+    with errors_in(data.conditions or data.sample):
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
-    except MicrodataError as error:
-        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
@@ -137,6 +135,8 @@ def conditions_of(
         free = len(schema.variables) - of_levels.conditions.shape[1]
         codes = np.pad(of_levels.conditions, ((0, 0), (0, free)), constant_values=-1)
         given.append(StructuralZeros(schema, codes))
+    # Inequalities may exclude nothing among the levels of this sample.
+    given = [one for one in given if one.num_conditions]
     if len(given) < 2:
         return next(iter(given), None)
     # Those of the file keep their rows, which messages name.
@@ -209,7 +209,7 @@ def read_household_sample(
     )  # fmt: skip
     with_levels = with_empty_levels(data, table.persons, keep_missing, takes_zeros=False)
     persons, changes = recoded(
-        data, with_levels, fit.named_ordered, fit.groups, True, fit.orders_numbers
+        data, with_levels, fit.named_ordered, fit.groups, table.of_household, fit.orders_numbers
     )
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
@@ -225,13 +225,13 @@ def read_household_sample(
         except MicrodataError as error:
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given, error)
-    _check_household_columns(data, table, head, given.head)
+    _check_household_columns(data, table, head, given)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
 
 
 def _check_household_columns(
-    data: Data, table: Households, head: tuple[str, Label] | None, asked: str | None
+    data: Data, table: Households, head: tuple[str, Label] | None, given: HouseholdFit
 ) -> None:
     """Say, or refuse, that variables of persons are about their households.
 
@@ -260,13 +260,23 @@ def _check_household_columns(
             "not: if it is a variable of households, name it in --household-variables",
             data.sample, listed(map(repr, found.same)),
         )  # fmt: skip
-    if head is None and asked == "auto" and found.heads:
+    if head is not None or given.head != "auto":
+        return
+    if found.heads:
         name, label = found.heads[0]
         _LOG.warning(
             "%s: one person of each household has %s = %r, as its head would, but no label is "
             "known as that of a head, so that heads are modelled like other persons; if it is the "
             "head, say so by a row %s of --roles",
             data.sample, name, text_of(label), as_option(["head", text_of(label)]),
+        )  # fmt: skip
+    elif given.rules is None and (table.sizes > 1).any():
+        _LOG.warning(
+            "%s: no column says how the persons of a household are related to its head (head, "
+            "spouse, child, ..), so that couples are not modelled: synthetic couples are about as "
+            "often of one sex as of two, and their ages are hardly related; add such a column "
+            "(--roles FILE says what labels of your own mean), or release no figures on couples",
+            data.sample,
         )  # fmt: skip
 
 
@@ -375,7 +385,7 @@ def recoded(
     table: Records,
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
-    of_households: bool = False,
+    of_household: np.ndarray | None = None,
     by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
@@ -386,8 +396,8 @@ def recoded(
         What was asked for, and the records as they were read.
     ordered, groups
         Variables that are named as ordered, and files of groups of levels.
-    of_households
-        Whether the records are persons of households.
+    of_household
+        (n,) household of each record, if the records are persons of households.
     by_order
         Whether other variables of many numbers are ordered too.
 
@@ -398,6 +408,7 @@ def recoded(
         what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
+    of_households = of_household is not None
     by, named = _asked_recodings(data, table, of_households)
     given = {name: of for name, of in by.items() if of is not None}
     with located(data):
@@ -415,7 +426,7 @@ def recoded(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
-        binned, made = bin_columns(merged, bins)
+        binned, made = bin_columns(merged, bins, of_household)
         for name in bins:
             say_kept(data, "--bins", name, table, made[name].labels)
         for name, number in top.items():

@@ -55,7 +55,14 @@ class Compositions(NamedTuple):
 
 
 def compositions(table: Households) -> Compositions:
-    """Find the distinct compositions of households; a missing value is a value of its own."""
+    """Find the distinct compositions of households; a missing value is a value of its own.
+
+    Examples
+    --------
+    >>> found = bnp.data.compositions(households)
+    >>> int(found.counts.sum())
+    20
+    """
     order = _member_order(table)
     rows = composition_rows(table, order=order)
     distinct, first, of_household, counts = np.unique(

@@ -23,7 +23,14 @@ from bnp_models.data.reading import (
 )
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import is_respelled, respelled_labels, tell_of_trimmed
-from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
+from bnp_models.data.schema import (
+    Label,
+    Levels,
+    MicrodataError,
+    Schema,
+    choose_variables,
+    errors_in,
+)
 from bnp_models.data.source import Source, opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import replacing
@@ -84,10 +91,8 @@ def read_contingency_table(
         declared, chosen = choose_columns(
             source, levels, lambda names: choose_variables(variables, names), reading
         )
-        try:
+        with errors_in(source):
             return _tabulate(source, chosen, declared, reading)
-        except MicrodataError as error:
-            raise error.in_file(source) from None
 
 
 def _tabulate(source, variables, declared, reading) -> ContingencyTable:

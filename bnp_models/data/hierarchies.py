@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pandas as pd
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, plain_label, text_of
 from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, layout_of, text_rows
 
@@ -75,15 +75,13 @@ class Hierarchy:
                     lines.append(line)
                     known = len(cells) in layout.widths
                     rows.append([cells[j] for j in layout.positions] if known else cells)
-        try:
+        with errors_in(source, lines):
             if header[0] != "level":
                 raise MicrodataError(
                     f"the header begins with {quoted(header[0])} and not with level; write "
                     "level,group[,group..]"
                 )
             return cls(_texts(header, rows))
-        except MicrodataError as error:
-            raise error.in_file(source, lines) from None
 
     def __repr__(self) -> str:
         """Return the size of the hierarchy, and a digest that distinguishes it from others."""

@@ -1,4 +1,4 @@
-"""Distances of synthetic records to the closest original one, and to those of a holdout."""
+"""Distances of synthetic records to the closest record of the original, and of a holdout."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -128,6 +128,20 @@ class Evaluation:
     """Risks of an attack, which are reported with the other figures."""
     sources: tuple[Source, ...] = ()
     """Known runs that made the files, which are reported with the other figures."""
+    no_attack: str | None = None
+    """Why the attack that was asked for is not for these files, where it is not."""
+
+    def not_assessed(self) -> str | None:
+        """Why it cannot be assessed what an intruder learns; None if it was, or was not asked."""
+        if self.attack is not None or self.no_attack is not None:
+            return self.no_attack
+        methods = sorted({source.method for source in self.sources} & {"balanced", "calibrated"})
+        if not methods:
+            return None
+        return (
+            f"the files were made by --method {' and '.join(methods)}, and the attack is only for "
+            "files that were drawn at random, by --for inference (--method predictive)"
+        )
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
         """Sentences that a person should know before the files are used or released.
@@ -147,6 +161,7 @@ class Evaluation:
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
             *(f"attack risk: {sentence}" for sentence in attack),
+            *([] if self.no_attack is None else [f"attack risk not assessed: {self.no_attack}"]),
             *self.notices(),
         ]
 
@@ -348,6 +363,7 @@ class Evaluation:
             impossible=None if self.impossible is None else [*map(_entry_of, self.impossible)],
             synthetic_runs=self.sources,
             attack_risk=None if self.attack is None else self.attack.summary(),
+            attack_not_assessed=self.not_assessed(),
             warnings=self.warnings(names),
             seconds={name: round(value, 3) for name, value in self.seconds.items()},
         )

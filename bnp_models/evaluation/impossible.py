@@ -61,8 +61,7 @@ def _impossible_households(table: Households, rules: Rules) -> Impossible:
 
 
 def _impossible_records(table: Records, zeros: StructuralZeros) -> Impossible:
-    """Impossible records. Rows are those of the records; for a contingency table, the first of each
-    cell."""
+    """Impossible records; the rows of a contingency table are the first of each impossible cell."""
     bad = np.flatnonzero(~zeros.admits(table.codes))
     number, rows = bad.size, bad
     if isinstance(table, ContingencyTable):

@@ -28,6 +28,8 @@ class Source(NamedTuple):
     """Files in the folder of the run that it did not make."""
     warnings: list[str]
     """Warnings of the run."""
+    method: str | None = None
+    """Method by which it made the files from its draws, where that is known."""
 
     def sentences(self) -> Iterator[str]:
         """Sentences on the run, and on files that it did not make."""
@@ -78,7 +80,8 @@ def find_sources(
             same = file in made and made[file] == file_digest(path)
             kinds[0 if same else 1 if file in made else 2].append(name)
         warnings = list(map(str, run["warnings"]))
-        found.append(Source(str(folder / "run.json"), kinds[0], kinds[1], kinds[2], warnings))
+        method = run.get("method") if isinstance(run.get("method"), str) else None
+        found.append(Source(str(folder / "run.json"), *kinds, warnings, method))
     return tuple(found)
 
 

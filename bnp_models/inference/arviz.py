@@ -215,7 +215,7 @@ def arrange_draws(
 
 
 def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
-    """Divide quantities into those of the posterior and those of sweeps."""
+    """Divide quantities into quantities of the posterior and quantities of sweeps."""
     return (
         {name: values for name, values in draws.items() if name not in SAMPLE_STATS},
         {name: values for name, values in draws.items() if name in SAMPLE_STATS},

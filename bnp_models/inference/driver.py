@@ -172,7 +172,7 @@ class Driver:
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
-        """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
+        """Set the states: new ones, or those of a checkpoint or a run; place arrays on devices."""
         model, settings = self.model, self.settings
         # All chains of a superchain start from the same state.
         start = np.arange(settings.num_chains) // settings.superchain

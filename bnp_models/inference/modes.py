@@ -171,9 +171,9 @@ def _group_segments(values, cuts) -> np.ndarray:
 def _group(values, least, separation, variance=None):
     """Group of each value, for the largest number of groups whose neighbours are all separated.
 
-    Groups are those of least squares. Their means differ by at least `least`, and by at least
-    `separation` standard deviations of a value within its group or, if the `variance` of a value is
-    given, of the difference.
+    Groups minimise the sum of squares within them. Their means differ by at least `least`, and by
+    at least `separation` standard deviations of a value within its group or, if the `variance` of a
+    value is given, of the difference.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order] - np.mean(values)

@@ -31,8 +31,8 @@ class Until:
     max_minutes: float
     """Minutes after which the chains stop, whether or not they reached the target."""
     first: Settings
-    """Settings of the first draws; those of the run have more sweeps, some of them discarded, or a
-    larger `thin`."""
+    """Settings of the first draws. The settings of the run may have more sweeps, some of which are
+    discarded, or a larger `thin`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ programs of many sweeps each. To follow a run, read on in
 - `bnp_models.inference.driver`: `Driver.run` starts the chains, runs chunks of sweeps until the
   last draw, enlarges or shrinks arrays, and saves checkpoints;
 - `bnp_models.inference.chunks`: `advance_chains` is the compiled loop over the sweeps of a chunk;
-- `bnp_models.inference.trace`: which draws are kept, and how they come to the host;
+- `bnp_models.inference.trace`: which draws are kept, and how they are copied to the host;
 - the file of the model, such as `bnp_models.models.latent_classes.nplcm`: `prepare` makes the
   arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The
   conditionals are in the file `conditionals` next to it, and the variates in
@@ -119,9 +119,9 @@ def sample(
         then again from the first; by default those that the model recommends. R-hat can only detect
         a second mode if the chains start from different states.
     parameters_every
-        Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
-        all draws. Default: 1, or the number that a model with large arrays recommends, or as many
-        as keep those of all levels and components within 256 MiB.
+        Interval between draws whose arrays, such as level probabilities, are kept. Scalars are kept
+        for all draws. Default: 1, or the number that a model with large arrays recommends, or more
+        if arrays of all levels and components would need more than 256 MiB.
     keep_warmup
         Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices

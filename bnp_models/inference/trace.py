@@ -39,7 +39,7 @@ RECORDS_OF_COMPONENT = 10
 # If there are at least so many chains, they start in groups of this size, each from one point.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
-# Target: bytes of the kept draws of a chunk on the device.
+# Target size of the draws that a chunk keeps on the device, in bytes.
 _BUFFER_BYTES = 32 * 2**20
 
 # Largest number of draws of scalars that a chunk keeps, on a CPU and on an accelerator (which is
@@ -59,7 +59,7 @@ class Every(NamedTuple):
     """Sweeps for each draw."""
 
     def number(self, sweeps):
-        """Draws that are kept of so many sweeps."""
+        """Number of draws that are kept in so many sweeps."""
         return (sweeps > self.first) * (sweeps - self.first) // self.step
 
 
@@ -215,7 +215,7 @@ def slots_for_arrays(available: Mapping[str, jax.ShapeDtypeStruct], num_chains: 
 
 
 def empty_buffers(available: Mapping[str, jax.ShapeDtypeStruct], slots: int) -> dict[str, Array]:
-    """Buffers for the scalars of a chunk, and for so many arrays, each with a spare entry."""
+    """Buffers for the scalars of a chunk, and for `slots` arrays, each with a spare entry."""
     sizes = {name: by_platform(*_MAX_SCALARS) if draw.ndim == 1 else slots
              for name, draw in available.items()}  # fmt: skip
     return {
@@ -233,7 +233,7 @@ def write(
 ) -> tuple[dict[str, Array], dict[str, Int[Array, ""]]]:
     """Write the quantities of a sweep to the buffers of a chunk that began at sweep `start`.
 
-    What is not kept is written to the spare entry.
+    A quantity that is not kept after this sweep is written to the spare entry.
 
     Returns
     -------
@@ -301,7 +301,7 @@ class Trace:
         return concatenate_draws(self.saved + self.later)
 
     def note_saved(self) -> None:
-        """Note that a checkpoint has all draws."""
+        """Record that a checkpoint has all draws."""
         self.saved, self.later = self.saved + self.later, []
 
 

@@ -99,7 +99,7 @@ def under_prior(model: Learning, levels: Levels) -> Levels:
 
 
 def draw_shape(model: Learning, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes from their prior; if the model fixes them, return those of `levels`."""
+    """Draw Dirichlet shapes from their prior, or return fixed shapes, which `levels` has."""
     return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
 
 

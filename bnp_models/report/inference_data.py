@@ -156,6 +156,7 @@ def write_records(
     *,
     beside: pd.DataFrame | None = None,
     bom: bool = False,
+    first_row: int = 0,
 ) -> None:
     """Write `PopulationRisk.records`, riskiest first, as `write_table` writes.
 
@@ -171,6 +172,8 @@ def write_records(
         (n, any) more columns of the sample's records, which are put last.
     bom
         Begin with a byte order mark.
+    first_row
+        Number of the first record of the sample in the column "row".
 
     Examples
     --------
@@ -184,4 +187,5 @@ def write_records(
         frame.insert(1, ids.name, ids.to_numpy(object)[frame["row"]])
     if beside is not None:
         frame[list(beside)] = beside.to_numpy()[frame["row"]]
+    frame["row"] += first_row
     write_table(frame, path, ("r1", "r2"), bom=bom)

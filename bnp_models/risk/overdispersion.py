@@ -51,7 +51,7 @@ LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
 (experiments/accuracy/layer_prior)."""
 
 DEGREES_OF_FREEDOM = 4.0
-"""Degrees of freedom of the prior, a bivariate t law with uncorrelated components."""
+"""Degrees of freedom of the prior, a bivariate t distribution with uncorrelated components."""
 
 PROBABILITY_MODEL_HOLDS = 0.05
 """Prior probability that the model holds without overdispersion."""
@@ -160,9 +160,9 @@ class OverdispersionPosterior:
         Notes
         -----
         The counts are negative binomial, given that their sum is n. The probability of this sum is
-        approximated by a normal law. There are too many cells without records of the sample to list
-        them. Their sum is computed as an expectation over records that are simulated from the
-        model; it has no Monte Carlo error if the exponent is 1.
+        approximated by a normal distribution. There are too many cells without records of the
+        sample to list them. Their sum is computed as an expectation over records that are simulated
+        from the model; it has no Monte Carlo error if the exponent is 1.
         """
         if not self.num_records:
             return np.zeros((len(b), len(self.log_prior)))
@@ -285,7 +285,7 @@ class Overdispersion(NamedTuple):
     """Size n of the sample."""
 
     def shape_of(self, b: np.ndarray) -> np.ndarray:
-        """Shape of the law of each cell's probability, given the model's probability b (D, ...)."""
+        """Shapes of the gamma distributions of cell probabilities, given the model's b (D, ...)."""
         of_draw = (-1,) + (1,) * (b.ndim - 1)
         expected = self.num_records * np.maximum(b, 1e-300)
         return self.shape.reshape(of_draw) * expected ** self.exponent.reshape(of_draw)
@@ -302,7 +302,7 @@ class Overdispersion(NamedTuple):
         num_new
             N - n unsampled records.
         log_q
-            The same as `log_b` for an unsampled record, if its law differs.
+            The same as `log_b` for an unsampled record, if its distribution differs.
 
         Notes
         -----

@@ -2,12 +2,12 @@
 
 Given the parameters of one kept draw, a new population record is in cell c with probability q_c, so
 that Binomial(N - n, q_c) of the N - n unsampled records are in the cell of a sample unique. If the
-sample has design weights, q comes from `unsampled_law`, which differs from the law of the sample.
+sample has design weights, q comes from `unsampled_law`, because unsampled persons have another
+distribution than the sample.
 All results of this module are computed from the q_c of every kept draw (Skinner & Shlomo 2008,
 doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.messages import warn_of_new_name
 from bnp_models.data.microdata import Microdata, Records, SmallCells
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
@@ -117,12 +118,7 @@ class PopulationRisk:
     @property
     def layer(self) -> OverdispersionDraws | None:
         """Earlier name of `overdispersion`."""
-        warnings.warn(
-            "PopulationRisk.layer is PopulationRisk.overdispersion now; the old name goes with the "
-            "first release",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
         return self.overdispersion
 
     @cached_property

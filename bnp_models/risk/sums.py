@@ -115,10 +115,10 @@ class RiskSums:
             self.by_draw["num_uniques"].append(alone.sum(axis=1))
         corrections = self._draw_corrections(block)
         self._add_taus(of_sample, of_rest, corrections, alone)
-        used = corrections if self.on else []
-        self._add_risks(of_sample, of_rest, used, alone)
+        corrections = corrections if self.on else []
+        self._add_risks(of_sample, of_rest, corrections, alone)
         if self.all_records:
-            self._add_shared(block, used)
+            self._add_shared(block, corrections)
         self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
         self.by_draw["error"].append(np.median(block.relative_se, axis=1))
 
@@ -129,13 +129,7 @@ class RiskSums:
         complete = np.exp(block.log_p[:, self.cells.complete])
         return self.posterior.draw(self.generator, complete, AVERAGED_DRAWS)
 
-    def _add_taus(
-        self,
-        of_sample: LogProbabilities,
-        of_rest: LogProbabilities,
-        corrections: list[Overdispersion],
-        alone: np.ndarray | None,
-    ) -> None:
+    def _add_taus(self, of_sample, of_rest, corrections, alone) -> None:
         """Add draws of tau_1 and tau_2, and those for comparison if there are corrections."""
         q = np.exp(of_rest.log_p)
         if corrections:
@@ -148,13 +142,7 @@ class RiskSums:
             self._draw_taus(self.of_correction, beside, alone)
         self._draw_taus(self.by_draw, q, alone)
 
-    def _add_risks(
-        self,
-        of_sample: LogProbabilities,
-        of_rest: LogProbabilities,
-        corrections: list[Overdispersion],
-        alone: np.ndarray | None,
-    ) -> None:
+    def _add_risks(self, of_sample, of_rest, corrections, alone) -> None:
         """Add r_1 and r_2 of the uniques."""
         evaluate = partial(_mean_risks, corrections)
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
@@ -165,11 +153,10 @@ class RiskSums:
         self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
         self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
 
-    def _add_shared(self, block: Block, corrections: list[Overdispersion]) -> None:
+    def _add_shared(self, block, corrections) -> None:
         """Add E(1/F) of the cells with several records."""
-        evaluate = partial(
-            shared_risks, corrections[0] if corrections else None, self.counts[self.shared]
-        )
+        first = corrections[0] if corrections else None
+        evaluate = partial(shared_risks, first, self.counts[self.shared])
         rest = slice(len(self.rows), None)
         of_both = block.of_sample.at(rest), block.of_rest.at(rest)
         self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)

@@ -77,6 +77,7 @@ def synthesize(
         weights of the cells are first calibrated to the one- and two-way margins of the sample (the
         weighted margins, if it has weights). In this order, files are closer to the sample, and
         more of its unique combinations occur in them. Households can only be made by "predictive".
+        The command line makes calibrated files unless --for inference asks for predictive ones.
     keep
         Columns that are copied in every record, while the others are drawn given them (partially
         synthetic data). Only latent class models of single records can do this. The order of the
@@ -154,6 +155,28 @@ def synthesize(
     if isinstance(run.table, ContingencyTable):
         return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
     return [_checked_frame(run, np.concatenate(list(batches))) for batches in simulated]
+
+
+def usual_method(table: Table, *, keep: bool = False, given: bool = False) -> str:
+    """Method of the files nearest to a sample that can be made, the default of the command line.
+
+    Parameters
+    ----------
+    table
+        The sample.
+    keep, given
+        Whether columns are kept, or all records have given values.
+
+    Returns
+    -------
+    method
+        "calibrated"; "balanced" if values are missing, so that the sample's margins are not known;
+        "predictive" for households, and if columns are kept or values given, for which there is no
+        other method.
+    """
+    if isinstance(table, Households) or keep or given:
+        return "predictive"
+    return "balanced" if table.has_missing else "calibrated"
 
 
 def check_method(method: str, table: Table) -> None:

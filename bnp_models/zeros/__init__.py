@@ -1,8 +1,8 @@
 """Structural zeros of records: conditions compiled into boxes, diagrams and equivalences."""
 
-import warnings
-
 import lazy_loader
+
+from bnp_models.data.messages import warn_of_new_name
 
 _lazy, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
@@ -10,11 +10,6 @@ _lazy, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     if name == "ties":
-        warnings.warn(
-            f"{__name__}.ties is {__name__}.not_applicable_zeros now; the old name goes with the "
-            "first release",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_of_new_name(f"{__name__}.ties", f"{__name__}.not_applicable_zeros")
         name = "not_applicable_zeros"
     return _lazy(name)

@@ -229,7 +229,7 @@ def jackknife_two_half(function, estimate: CellEstimate):
     function
         Maps log probabilities (C,) to any array, e.g. sum((1 - p)^(N - n)).
     estimate
-        From `log_cell_probability_draws`.
+        Result of `log_cell_probability_draws`.
     """
     first, second = estimate.log_p_halves
     return 2 * function(estimate.log_p) - (function(first) + function(second)) / 2

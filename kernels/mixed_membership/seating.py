@@ -90,7 +90,7 @@ def log_totals_by_tables(cells: Cells, seats: Seats) -> Float[Array, "B C"]:
     cells
         Distinct cells; results for padding have no meaning.
     seats
-        From `take_seats`.
+        Result of `take_seats`.
 
     Notes
     -----
@@ -128,7 +128,7 @@ def draw_seating(
     alpha
         Concentration of all records.
     seats
-        From `take_seats`.
+        Result of `take_seats`.
     moving
         Records whose labels are needed; results for other records have no meaning.
     cells

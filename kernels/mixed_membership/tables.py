@@ -135,7 +135,7 @@ def seat_items(
     z
         Labels, items by records.
     opens
-        From `table_indicators`.
+        Result of `table_indicators`.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def redraw_dishes(
     rows
         Row of `theta` for each item's observed level.
     slots
-        From `choose_slots`; a table whose dish is not among them does not move.
+        Result of `choose_slots`; a table whose dish is not among them does not move.
     g0
         Component weights.
     theta

@@ -60,7 +60,7 @@ class Truncation(NamedTuple):
     num_records: Int[Array, ""]
     """n."""
     weights: Float[Array, " Q"]
-    """From `kernels.mixed_membership.urn_boxes.weights_by_size`."""
+    """Result of `kernels.mixed_membership.urn_boxes.weights_by_size`."""
     feasible: UrnBoxes
     """The feasible boxes."""
 

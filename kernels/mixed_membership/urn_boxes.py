@@ -339,9 +339,9 @@ def draw_blocks(
     key
         Used once.
     products
-        From `block_products`.
+        Result of `block_products`.
     weights
-        From `weights_by_size`.
+        Result of `weights_by_size`.
     feasible
         P(F), the probability that a record is in no box.
     num_records

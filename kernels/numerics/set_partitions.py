@@ -222,7 +222,7 @@ def _partition_pass(blocks, steps, f, source=None):
     On a CPU one row is computed at a time, in a loop whose body is a single in-place update. Of all
     forms that were tried (tables of gathers, ternary digits, several rows unrolled), XLA makes only
     this one fast there. On an accelerator all rows with equally many steps are computed at once:
-    those of subsets of one size, whose rests are smaller.
+    the rows of subsets of one size, which need only the rows of smaller subsets.
     """
     if on_accelerator():
         for out, block, rest in _layers(steps):

@@ -145,7 +145,7 @@ def propose_side_levels(
     key
         Used once.
     proposal
-        From `kernels.splits.proposal.propose_sides`.
+        Result of `kernels.splits.proposal.propose_sides`.
     log_theta
         Current log level probabilities of the component that stays and of the other one.
     levels

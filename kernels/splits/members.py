@@ -140,7 +140,7 @@ class LabelledRecords(eqx.Module):
     real: Bool[Array, " n"]
     """Whether each record is not padding; a cell that is padding has no records."""
     num_records: Int[Array, ""]
-    """Number of records, with those of the cells."""
+    """Number of records, including the records of cells."""
 
     @property
     def unit(self) -> Int[Array, ""]:

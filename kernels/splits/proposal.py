@@ -224,7 +224,7 @@ def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
 
 
 class _Odds(NamedTuple):
-    """Log odds of side 1; those of a table are the sum over its items plus a term for the table."""
+    """Log odds of side 1: the sum over the items of a table, plus a term for the table."""
 
     item: Float[Array, " R"]
     """Term of an item of each row."""
@@ -248,7 +248,7 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     """Compute a launch state from some records: two-means, then expectation-maximisation.
 
     The choice of records depends only on the component or pair. Records are used as a whole,
-    whatever their tables.
+    independently of their tables.
     """
     shaping, size = chunks.dealt.shaping, chunks.dealt.entries.rows.shape[-1]
     if on_accelerator() or shaping.rows.shape[-1] <= FEW_RECORDS:

@@ -49,7 +49,7 @@ class Items(NamedTuple):
         return (self.bits & INSIDE) > 0, None, jnp.sum(opens, axis=0, dtype=jnp.int32)
 
     def masked(self, mask: Bool[Array, " size"]) -> "Items":
-        """The items, with those of records outside the mask as padding."""
+        """The items; items of records outside the mask become padding."""
         return self._replace(bits=jnp.where(mask, self.bits, 0))
 
     def scores(self, of_row: Float[Array, " R"]) -> Float[Array, "J size"]:

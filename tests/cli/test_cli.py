@@ -455,7 +455,7 @@ def test_synthesize(synthesized, latent_files, latent):
         assert all(set(frame[v]) <= set(sample[v]) - {""} for v in frame)
     assert set(read(synthesized / SYNTHETIC[0])["sex"]) == {"01", "02"}
     # The command is the notebook's few lines: same key, same records.
-    made = bnp.synthesize(latent.run)[0]["age"].tolist()
+    made = bnp.synthesize(latent.run, method="balanced")[0]["age"].tolist()
     assert read(synthesized / SYNTHETIC[0])["age"].tolist() == made
     run = json.loads((synthesized / "run.json").read_text())
     assert list(run)[-3:] == ["warnings", "seconds", "sweeps_per_second"]

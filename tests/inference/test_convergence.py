@@ -329,7 +329,7 @@ def test_chains_of_one_mode_are_seldom_told_apart(rng, num_chains, num_draws, rh
     assert sum(run.number > 1 for run in runs) <= 5
     agreed = next(run for run in runs if run.number == 1)
     assert agreed.crossings == 0 and agreed.crossing_chains == []
-    assert agreed.verdict.startswith("the chain stays" if num_chains == 1 else ("the c", "no mod"))
+    assert agreed.verdict.startswith("the chain stays" if num_chains == 1 else ("the c", "no sep"))
 
 
 def test_chains_of_one_mode_agree_only_where_every_figure_does(rng):

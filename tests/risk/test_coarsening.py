@@ -189,7 +189,7 @@ def test_names_that_statements_cannot_hold_are_dropped_all_the_same(run):
 
 
 def test_a_coarsening_that_changes_nothing_has_the_risk_of_the_file(run):
-    """With the layer for ties, whose draws are those of the finer file."""
+    """With the correction for overdispersion, whose draws are those of the finer file."""
     keys = [jax.random.key(k) for k in range(50)]
     same = "keep:age,sex,town"
     coarse = np.array([bnp.coarsen(run, 40, [same], key=key)[same].tau1 for key in keys])

@@ -1,4 +1,4 @@
-"""The layer for ties: its likelihood, risks given it, and samples with and without ties."""
+"""The correction for overdispersion: its likelihood, risks, and samples with and without it."""
 
 import dataclasses
 
@@ -187,10 +187,10 @@ def test_a_large_shape_leaves_the_risks_of_the_model():
 
 
 def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_truths=None):
-    """Ranks of the true tau_1 and shape among 99 draws, of populations drawn from the layer.
+    """Ranks of the true tau_1 and shape among 99 draws, of populations with overdispersion.
 
     `size_of_uniques` 0 is an error: the unique's own record does not count. `prior_of_truths` is
-    another prior of pairs of a shape and an exponent where it is not the layer's.
+    the prior of pairs of a shape and an exponent, if it differs from the prior of the correction.
     """
     num_cells, num_records, population_size = 4000, 400, 12_000
     shapes, exponents = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid

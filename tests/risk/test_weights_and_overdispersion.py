@@ -1,9 +1,9 @@
-"""Design weights and the layer for ties together, on fine and coarse keys, term by term.
+"""Design weights with the correction for overdispersion, on fine and coarse keys, term by term.
 
-The parameters of the model and of the layer are made up. Of a cell with f records of the sample,
-p ~ Ga(f + s, s / b + n) with s = shape (n b)^exponent, and Poisson(M p q / b) of the M persons who
-were not sampled are in it: b is a record's probability to be in the cell, and q that of a person
-who was not sampled.
+The parameters of the model and of the correction are made up. The probability of a cell with f
+records of the sample is p ~ Ga(f + s, s / b + n) with s = shape (n b)^exponent, and Poisson(M p q /
+b) of the M unsampled persons are in the cell: b is the probability that a record is in the cell,
+and q that of an unsampled person.
 """
 
 import itertools
@@ -72,7 +72,7 @@ def cells(run):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The layer has these parameters at every draw; what it is given to draw them by."""
+    """The correction has these parameters in every draw; yields the probabilities it was given."""
     given = []
 
     def draw(self, generator, b, number=1):

@@ -40,7 +40,7 @@ from bnp_models.data.frames import TABLES, Tabular, code_like
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata, as_records
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, errors_in
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.evaluation.attack.bootstrap import (
     Verdict,
@@ -439,7 +439,7 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
         If variables or levels differ, a value is missing, or a household has a size that no
         household of the sample has.
     """
-    try:
+    with errors_in(f"synthetic file {number + 1}"):
         made = code_like(frame, table)
         if made.schema != table.schema:
             raise MicrodataError("has other variables or levels than the sample")
@@ -451,8 +451,6 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
                     "made from this sample"
                 )
         made.require_complete("the attack")
-    except MicrodataError as error:
-        raise error.in_file(f"synthetic file {number + 1}") from None
     return made
 
 

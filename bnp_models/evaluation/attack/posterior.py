@@ -30,6 +30,10 @@ _READ: dict[type[Model], tuple[str, ...]] = {
 _MODELS = {model.name: model for model in _READ}
 
 
+class NoAttack(MicrodataError):
+    """The attack is not for synthetic files of this kind."""
+
+
 @displayed
 class Posterior(NamedTuple):
     """Draws of a run, from memory or from its ``posterior.nc``.
@@ -59,6 +63,11 @@ Source: TypeAlias = Run | Posterior | str | PathLike
 """Draws for an attack: a run, a result of `read_posterior`, or the path of a ``posterior.nc``."""
 
 
+def can_attack(model: Model) -> bool:
+    """Whether the attack knows the likelihood of the files of a model."""
+    return isinstance(model, tuple(_READ))
+
+
 def read_posterior(path: str | PathLike) -> Posterior:
     """Read the parameters that ``bnp-models synthesize`` put into ``posterior.nc``.
 
@@ -70,8 +79,9 @@ def read_posterior(path: str | PathLike) -> Posterior:
     Raises
     ------
     MicrodataError
-        If the file cannot be read, holds no parameters of a latent class or nested model, or
-        synthetic files were not drawn at random.
+        If the file cannot be read or was written by an older version, or the attack is not for its
+        synthetic files: those of other models, and files that were not drawn at random, keep
+        columns of the sample, or were made with design weights.
 
     Examples
     --------
@@ -82,28 +92,29 @@ def read_posterior(path: str | PathLike) -> Posterior:
     arrays, attributes = _read_groups(path)
     name = attributes.get("model")
     if name not in _MODELS:
-        raise MicrodataError(
+        error = NoAttack if "method" in attributes else MicrodataError
+        raise error(
             f"has draws of the model {name!r}; the attack risk can be computed only for "
             f"{', '.join(_MODELS)}",
             file=path,
         )
     method = attributes.get("method", "predictive")
     if method == "keep":
-        raise MicrodataError(
+        raise NoAttack(
             "its synthetic files keep columns of the sample, and the attack is only for completely "
-            "synthetic files; leave the posterior out",
+            "synthetic files",
             file=path,
         )
     if method != "predictive":
-        raise MicrodataError(
+        raise NoAttack(
             f"its synthetic files were made by --method {method}, and the attack is only for files "
-            "that were drawn at random, by --method predictive; leave the posterior out",
+            "that were drawn at random, by --for inference (--method predictive)",
             file=path,
         )
     if "weighted" in attributes:
-        raise MicrodataError(
+        raise NoAttack(
             "its synthetic files were made with design weights, and the attack assumes a simple "
-            "random sample; leave the posterior out",
+            "random sample",
             file=path,
         )
     names = _READ[_MODELS[name]]

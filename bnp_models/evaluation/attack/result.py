@@ -354,7 +354,7 @@ class AttackRisk:
             sentences.append(
                 f"with {self.num_bootstrap} bootstrap replicates no p-value is below {least:.2g}, "
                 f"so that nothing can be declared safe at a false discovery rate of {self.fdr:g}; "
-                f"ask for at least {round(2 / self.fdr)} replicates"
+                f"use at least {round(2 / self.fdr)} replicates"
             )
         rhats = [
             rhat

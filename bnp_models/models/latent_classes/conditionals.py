@@ -234,9 +234,9 @@ class Drawn(NamedTuple):
     """log F_k, the feasible mass of each class."""
     sum_log_1mv: Float[Array, ""]
     """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
-    augmented: Int[Array, ""]
+    augmented: Int[Array, ""] | int = 0
     """Number of records drawn in the impossible region; -1 if there were too many to count."""
-    accepted: Float[Array, ""]
+    accepted: Float[Array, ""] | float = 1.0
     """Share of accepted Metropolis-Hastings proposals; 1 if there was none."""
 
 
@@ -263,15 +263,7 @@ def draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
     level_shape = draw_level_shape(model, key_shape, state, data, counts)
     log_lambda = data.levels.with_shape(level_shape).draw(key_levels, counts)
     log_pi, sum_log_1mv = model.draw_weights(key_pi, class_counts, alpha)
-    return Drawn(
-        log_pi=log_pi,
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=jnp.zeros_like(log_pi),
-        sum_log_1mv=sum_log_1mv,
-        augmented=jnp.zeros((), jnp.int32),
-        accepted=jnp.ones_like(alpha),
-    )
+    return Drawn(log_pi, log_lambda, level_shape, jnp.zeros_like(log_pi), sum_log_1mv)
 
 
 @jax.named_scope("update_order")

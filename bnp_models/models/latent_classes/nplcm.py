@@ -201,7 +201,7 @@ class LatentClassModel(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels, which are sums of those of the levels."""
+        """Level probabilities of merged levels: sums over the levels that were merged."""
         return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), groups))}
 
     simulate_records = staticmethod(simulate_records)
@@ -246,7 +246,8 @@ def update_parameters_marginal(
     drawn = draw(model, (key_shape, *step_keys), state, data, counts, class_counts)
     alpha = model.draw_alpha(key_alpha, drawn.sum_log_1mv)
     state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
-    return state, drawn.log_mass, drawn.augmented, drawn.accepted
+    augmented = jnp.asarray(drawn.augmented, jnp.int32)
+    return state, drawn.log_mass, augmented, jnp.asarray(drawn.accepted, alpha.dtype)
 
 
 @documented

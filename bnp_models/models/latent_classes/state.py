@@ -56,7 +56,7 @@ class LatentClassData(eqx.Module):
     cell_counts: Int[Array, " C"] = eqx.field(metadata={"record_axis": 0})
     """Number of records of each such cell; 0 for padding."""
     num_records: Int[Array, ""]
-    """Number of records, with those of cells with counts and without padding."""
+    """Number of records, including the records of cells with counts, without padding."""
     incomplete: Int[Array, " m"]
     """Indices of the records with a missing value; padding has an index beyond the last record."""
     missing: Bool[Array, "m J"]
@@ -194,11 +194,10 @@ class LatentClassOptions(
     ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
         """Draw log weights given the number of records of each class.
 
-        The second result is the sum of log(1 - V_k) over the sticks, from which alpha is drawn.
-
-        A subclass may override this method. It must then turn off `reorder` and
-        `split_merge_every`, because these moves assume stick-breaking weights. The sampler of
-        `TNPLCM` assumes them too, except with augmentation "boxes".
+        The second result is the sum of log(1 - V_k) over the sticks, from which alpha is drawn. A
+        subclass may override this method. It must then turn off `reorder` and `split_merge_every`,
+        because these moves assume stick-breaking weights. The sampler of `TNPLCM` assumes them too,
+        except with augmentation "boxes".
         """
         return truncated_sticks(key, class_counts, alpha)
 

@@ -45,7 +45,7 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
 
 
 def draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Draw level probabilities of truncated classes, and sticks of the observed weights."""
+    """Draw level probabilities and weights of classes that are truncated separately."""
     key_shape, key_levels, key_rho, *_ = keys
     level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
@@ -55,15 +55,8 @@ def draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Dr
     )  # fmt: skip
     log_rho, sum_log_1mv = model.draw_weights(key_rho, class_counts, state.alpha)
     log_pi = log_rho - log_mass
-    return Drawn(
-        log_pi=log_pi - jax.nn.logsumexp(log_pi),
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=log_mass,
-        sum_log_1mv=sum_log_1mv,
-        augmented=jnp.zeros((), jnp.int32),
-        accepted=accepted,
-    )
+    log_pi = log_pi - jax.nn.logsumexp(log_pi)
+    return Drawn(log_pi, log_lambda, level_shape, log_mass, sum_log_1mv, accepted=accepted)
 
 
 def draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Drawn:
@@ -88,16 +81,11 @@ def draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Dr
     too_many = _too_many(augmented)
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
-    return Drawn(
-        # If there are too many impossible records to count, the weights drawn before are kept.
-        log_pi=jnp.where(too_many, log_pi, log_sticks),
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=log_mass,
-        sum_log_1mv=jnp.where(too_many, log_pi[-1], sum_log_1mv),
-        augmented=jnp.where(too_many, -1, jnp.sum(augmented)),
-        accepted=accepted,
-    )
+    # If there are too many impossible records to count, the weights drawn before are kept.
+    sum_log_1mv = jnp.where(too_many, log_pi[-1], sum_log_1mv)
+    log_pi = jnp.where(too_many, log_pi, log_sticks)
+    augmented = jnp.where(too_many, -1, jnp.sum(augmented))
+    return Drawn(log_pi, log_lambda, level_shape, log_mass, sum_log_1mv, augmented, accepted)
 
 
 def draw_augmented(

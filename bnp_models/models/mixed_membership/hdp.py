@@ -85,10 +85,10 @@ class HDPMixedMembership(
     a0: float = option(2.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
     b0: float = option(1.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
     a1: float = option(
-        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
     )
     b1: float = option(
-        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
     )
     alpha0: float | None = option(
         None, "A positive number fixes alpha_0. None: it is drawn.", positive=True, kw_only=True

@@ -174,7 +174,7 @@ class MembershipOptions(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels, which are sums of those of the levels."""
+        """Level probabilities of merged levels: sums over the levels that were merged."""
         return {"theta": merge_rows(draws["theta"], groups)}
 
     def warnings(self, run: Fitted[Microdata, StructuralZeros]) -> list[str]:

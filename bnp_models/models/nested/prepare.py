@@ -170,7 +170,7 @@ def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
 def missing_values(table: Households) -> tuple[np.ndarray, np.ndarray]:
     """(variable, unit) of the missing values of households and of members, in the order of sizes.
 
-    This is also the order of `NestedState.completed`, with those of households first.
+    This is also the order of `NestedState.completed`, in which values of households come first.
     """
     order, order_of_members = table.order_by_size
     at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))

@@ -80,7 +80,7 @@ def draw_uniform(
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Draw the class of every household, with those of members summed out; then those of members.
+    """Draw the classes of households, with member classes summed out; then draw member classes.
 
     Steps 1 and 2 of the paper.
 
@@ -151,7 +151,7 @@ def augment(
     augmented
         Counts of the impossible households by class and level.
     number
-        Number of impossible households, weighted; -1 where there were too many.
+        Number of impossible households, weighted; -1 if there were too many.
     log_feasible
         Log P(possible) of a household: exact if the rules are tables; otherwise estimated by the
         share of possible households among the drawn ones.
@@ -366,7 +366,7 @@ def update_parameters(
     shapes
         Dirichlet shapes of the level probabilities' prior.
     counts
-        Possible and impossible households by class and level, as of `by_member_class`.
+        Possible and impossible households by class and level, from `by_member_class`.
     data
         The sample, completed.
     """
@@ -427,8 +427,8 @@ def draw_level_probabilities(
     log_lambda = household.log_levels(household.normalise(log_household))
     log_phi = member.log_levels(member.normalise(log_member))
     if data.head is not None:
-        # P(kind) P(level | kind): shares of kinds use all counts; levels use those with known
-        # levels.
+        # P(kind) P(level | kind): shares of kinds use all counts; level probabilities use only
+        # members with known levels.
         rows, kind = _rows_of_head(data)
         log_phi = log_phi.at[rows].add(jax.nn.log_softmax(log_kind[0], axis=0)[kind])
     log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))

@@ -1,16 +1,16 @@
-"""The prior of the layer for ties: fitted to populations, and judged by leaving one out.
+"""Prior of the correction for overdispersion: fitted to populations, tested by leaving one out.
 
     python experiments/accuracy/layer_prior/fit.py CHAINS FOLDER --nist FILE
 
-CHAINS has what `chains.py sample` writes. For some draws of each sample's chains, the likelihood of
-every pair (shape, exponent) of the layer's grid is evaluated twice: of the sample's own counts, as
-`bnp-models risk` does, and of the counts that the population has in the cells of the sample,
-which only we know. The second says what a population asks for; a t law of these pairs, one for each
-population, is the prior. It is fitted without the population that is judged (the two census
-populations are one).
+CHAINS has the files of `chains.py sample`. For some draws of each sample's chains, the likelihood
+of every pair (shape, exponent) of the grid is evaluated twice: for the sample's own counts, as in
+`bnp-models risk`, and for the counts of the population in the cells of the sample, which only we
+know. The second likelihood gives the pair that the population needs. The prior is a t distribution
+that is fitted to these pairs, one for each population. For the test it is fitted without the
+population in question (the two census populations count as one).
 
-Writes laws.csv (what each sample asks for), results.csv (tau_1 and tau_2 of each sample, the layer
-before and now) and table.md.
+The script writes laws.csv (the pair of each sample), results.csv (tau_1 and tau_2 of each sample,
+with the correction before and now) and table.md.
 """
 
 import argparse
@@ -239,7 +239,7 @@ def main():
     every = targets.to_numpy()
     at, scale = every.mean(axis=0), 1.1 * every.std(axis=0, ddof=1)
     parts = [
-        "What populations ask for", markdown(targets.round(2).reset_index()),
+        "Shape and exponent that populations need", markdown(targets.round(2).reset_index()),
         f"Location and scale over populations: log10 of the shape {at[0]:.2f}, {scale[0]:.2f}; "
         f"exponent {at[1]:.2f}, {scale[1]:.2f}.",
         "All samples", markdown(summary(rows, ["tau", "way"])),

@@ -194,7 +194,7 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
     refused(planted, "has no 'log_pi'", source=scalars)
     data = bnp.to_inference_data(run, parameters=True)
     for name, value, match in (
-        ("model", "hdp", "'hdp'"), ("relative", "age", "all options of the model"),
+        ("model", "hdp", "'hdp'"), ("relative", "age", "lacks options of the model"),
         ("sample_sha256", "0", "not of this sample"),
     ):  # fmt: skip
         attributes = dict(data["posterior"].attrs)
