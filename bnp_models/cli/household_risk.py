@@ -2,8 +2,11 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
@@ -20,6 +23,9 @@ from bnp_models.report.households import household_risk_summary, write_household
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.risk.households import HouseholdRisk, check_households, household_risk
 from bnp_models.synthesis.predictive_checks import predictive_checks
+
+# Columns of households.csv and of records.csv that are estimates.
+_PROBABILITIES = ("r1", "r2", "r_household", "hierarchical")
 
 
 def with_unit(command: Risk) -> Risk:
@@ -85,11 +91,12 @@ def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
         )
         write_netcdf(data, path)
 
-    columns = ("r1", "r2", "r_household", "hierarchical")
-    frames = dict(zip(table_names(command), (result.household_table, result.records), strict=True))
+    made: tuple[Callable[[], pd.DataFrame], ...] = (
+        result.household_table, functools.partial(_records, result, command.first_row)
+    )  # fmt: skip
     tables = {
-        name: functools.partial(_write_table, frame, columns, command.bom)
-        for name, frame in frames.items()
+        name: functools.partial(_write_table, frame, command.bom)
+        for name, frame in zip(table_names(command), made, strict=True)
     }
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
@@ -107,10 +114,17 @@ def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
     return _message(command, summary, out)
 
 
-def _write_table(frame, columns, bom, path) -> None:
-    """Write a table that is made when it is written, with these columns of probabilities."""
-    made = frame()
-    write_table(made, path, tuple(name for name in columns if name in made), bom=bom)
+def _records(result: HouseholdRisk, first_row: int) -> pd.DataFrame:
+    """Table of persons, whose first one in the file has this number."""
+    frame = result.records()
+    frame["row"] += first_row
+    return frame
+
+
+def _write_table(made: Callable[[], pd.DataFrame], bom: bool, path: Path) -> None:
+    """Write a table, which is made for it."""
+    frame = made()
+    write_table(frame, path, [name for name in _PROBABILITIES if name in frame], bom=bom)
 
 
 def _message(command: Risk, summary: dict[str, Any], out: Path) -> str:

@@ -109,8 +109,10 @@ def test_without_single_households(folder, tmp_path):
 def test_a_run_that_is_resumed(done, folder, capsys):
     assert main([*command(folder, done), "--resume"]) == 0
     other = folder / "again"
-    assert main(command(folder, other)) == 0
+    assert main(command(folder, other, "--first-row", "1")) == 0
     assert untimed(other) == untimed(done)
+    one, another = (pd.read_csv(out / "records.csv") for out in (done, other))
+    pd.testing.assert_frame_equal(one.assign(row=one["row"] + 1), another)
     assert (other / "households.csv").read_bytes() == (done / "households.csv").read_bytes()
     assert main([*command(folder, done), "--ties", "off", "--resume"]) == 2
     assert "other data, settings or versions" in one_line(capsys)
