@@ -6,7 +6,7 @@ demo:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e .
 	.venv/bin/python -m bnp_models.datasets demo --adults --rows 1000 --seed 0
-	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 228421 --warmup 500 --draws 2000 --thin 3 --out demo --force
+	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 228421 --warmup 500 --draws 2000 --thin 3 --max-tau1 30 --out demo --force
 	.venv/bin/python -m bnp_models.datasets demo --compare
 
 test:

@@ -26,7 +26,6 @@ Chains as short as these are for examples only:
 """
 
 import importlib
-import warnings
 
 import lazy_loader
 
@@ -47,11 +46,7 @@ def __getattr__(name: str) -> object:
         for namespace in _NAMESPACES:
             module = importlib.import_module(f"{__name__}.{namespace}")
             if name in getattr(module, "__all__", vars(module)):
-                warnings.warn(
-                    f"{__name__}.{name} is {__name__}.{namespace}.{name} now; the old name goes "
-                    "with the first release",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                messages = importlib.import_module(f"{__name__}.data.messages")
+                messages.warn_of_new_name(f"{__name__}.{name}", f"{__name__}.{namespace}.{name}")
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -151,7 +151,7 @@ risk = bnp.population_risk(run, population_size)
 low, high = np.quantile(risk.tau1, [0.025, 0.975])
 print(f"tau_1: mean {risk.tau1.mean():.1f}, 95% interval {low:.0f} to {high:.0f}")
 print(f"tau_2: mean {risk.tau2.mean():.1f}")
-print(f"tau_1 by the model alone: mean {risk.layer.tau1.mean():.1f}")
+print(f"tau_1 by the model alone: mean {risk.overdispersion.tau1.mean():.1f}")
 
 # %% [markdown]
 # $\tau_2$ is the expected number of correct matches if somebody links every sample unique to a

@@ -21,8 +21,8 @@ from bnp_models.kernels.latent_classes.truncation import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models import level_prior
-from bnp_models.models.latent_classes import classes, nplcm, options, parameters, predictions
-from bnp_models.models.latent_classes import state as latent_classes_state
+from bnp_models.models.latent_classes import conditionals, nplcm, predictions, truncated
+from bnp_models.models.latent_classes import state as latent_state
 
 
 def structural_zeros(conditions, num_levels) -> StructuralZeros | None:
@@ -142,57 +142,57 @@ def prior_draws_posterior(
 
 
 def _ignore_tilt(wrong, model):
-    right = parameters.stick_tilt
+    right = truncated.stick_tilt
 
     def stick_tilt(*args):
         tilt, log_s = right(*args)
         return Tilt(*(jnp.where(wrong, 0, x) for x in tilt)), log_s
 
-    return [(parameters, "stick_tilt", stick_tilt)]
+    return [(truncated, "stick_tilt", stick_tilt)]
 
 
 def _forget_augmented(wrong, model):
-    right = parameters.draw_augmented
-    return [(parameters, "draw_augmented", lambda *args: jnp.where(wrong, 0, right(*args)))]
+    right = truncated.draw_augmented
+    return [(truncated, "draw_augmented", lambda *args: jnp.where(wrong, 0, right(*args)))]
 
 
 def _hyperparameter_for_alpha(wrong, model):
-    right = options.truncated_sticks
+    right = latent_state.truncated_sticks
 
     def truncated_sticks(key, counts, alpha):
         return right(key, counts, jnp.where(wrong, model.a, alpha))
 
-    return [(options, "truncated_sticks", truncated_sticks)]
+    return [(latent_state, "truncated_sticks", truncated_sticks)]
 
 
 def _draw_fixed_alpha(wrong, model):
-    right = options.fixed_or
-    return [(options, "fixed_or", lambda fixed, x: jnp.where(wrong, x, right(fixed, x)))]
+    right = latent_state.fixed_or
+    return [(latent_state, "fixed_or", lambda fixed, x: jnp.where(wrong, x, right(fixed, x)))]
 
 
 def _ignore_fixed_shape(wrong, model):
-    right = parameters.update_shape
-    return [(parameters, "update_shape", lambda *args: jnp.where(wrong, 1.0, right(*args)))]
+    right = conditionals.update_shape
+    return [(conditionals, "update_shape", lambda *args: jnp.where(wrong, 1.0, right(*args)))]
 
 
 def _invert_last_reorder(wrong, model):
     # The ratio of the last pair is a power alpha - 1.
-    right = classes.reorder_classes
+    right = conditionals.reorder_classes
 
     def reorder_classes(key, log_pi, alpha):
         return right(key, log_pi, jnp.where(wrong, 2 - alpha, alpha))
 
-    return [(classes, "reorder_classes", reorder_classes)]
+    return [(conditionals, "reorder_classes", reorder_classes)]
 
 
 def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
-    right = classes.split_or_merge_classes
+    right = conditionals.split_or_merge_classes
 
     def split_or_merge_classes(key, records, counts, old, *args):
         new, moved, accepted = right(key, records, counts, old, *args)
         num_rows, num_classes = old.log_lambda.shape
-        _, after = latent_classes_state.count_levels(new, (num_rows,), num_classes)
+        _, after = latent_state.count_levels(new, (num_rows,), num_classes)
         more = jnp.sum(after > 0) > jnp.sum(counts.tables > 0)
         coin = uniform(words(jax.random.fold_in(key, 1), ()), old.log_x.dtype.type)
         keep = wrong & more & (coin < 0.5)
@@ -201,7 +201,7 @@ def _thin_splits(wrong, model):
         )  # fmt: skip
         return *kept, accepted & ~keep
 
-    return [(classes, "split_or_merge_classes", split_or_merge_classes)]
+    return [(conditionals, "split_or_merge_classes", split_or_merge_classes)]
 
 
 def _forget_stick_prior(wrong, model):
@@ -214,13 +214,13 @@ def _forget_stick_prior(wrong, model):
 
 
 def _complete_anyhow(wrong, model):
-    right = classes.draw_missing
+    right = conditionals.draw_missing
 
     def draw_missing(key, log_lambda, data, z, log_box):
         anywhere = eqx.tree_at(lambda d: d.boxes, data, data.boxes | wrong)
         return right(key, log_lambda, anywhere, z, log_box)
 
-    return [(classes, "draw_missing", draw_missing)]
+    return [(conditionals, "draw_missing", draw_missing)]
 
 
 def _argument(module, name, place, change):
@@ -238,12 +238,12 @@ def _argument(module, name, place, change):
 
 
 def _split_as_unweighted(wrong, model):
-    right = classes.split_counts
+    right = conditionals.split_counts
 
     def split_counts(key, counts, weights, axis):
         return right(key, counts, jnp.where(wrong, weights**0.5, weights), axis)
 
-    return [(classes, "split_counts", split_counts)]
+    return [(conditionals, "split_counts", split_counts)]
 
 
 def _forget_bands(wrong, model):
@@ -261,15 +261,17 @@ FAULTS = {
     "alpha drawn although fixed": _draw_fixed_alpha,
     "shape of ones although fixed": _ignore_fixed_shape,
     "classes of cells by the root of their weights": _split_as_unweighted,
-    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 4, of_ones),
+    "split-merge with a prior of ones": _argument(
+        conditionals, "split_or_merge_classes", 4, of_ones
+    ),
     "truncated levels with a prior of ones": _argument(
-        parameters, "update_levels_truncated", 4, of_ones
+        truncated, "update_levels_truncated", 4, of_ones
     ),
     "levels' prior from a record fewer": _argument(
         level_prior, "update_level_prior", 1, lambda counts: jnp.maximum(counts - 1, 0)
     ),
     "levels' prior from even levels": _argument(
-        parameters, "update_level_prior_given_levels", 1, lambda log_level: log_level / 2
+        truncated, "update_level_prior_given_levels", 1, lambda log_level: log_level / 2
     ),
     "tilt ignored": _ignore_tilt,
     "augmented left out of the sticks": _forget_augmented,
@@ -334,7 +336,7 @@ SIMULATION_BATCH = 64
 
 
 def update_parameters_simulation(model, key, state, data, counts, class_counts):
-    """`parameters.update_parameters_boxes` by another way: impossible records one by one.
+    """`truncated.update_parameters_boxes` by another way: impossible records one by one.
 
     Records are simulated until as many as the sample's are feasible; those that are not are the
     augmented ones.
@@ -349,7 +351,7 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
         step, num_feasible, added, added_by_class = carry
         key_z, key_x = jax.random.split(jax.random.fold_in(key_simulate, step))
         z = jax.random.categorical(key_z, state.log_pi, shape=(SIMULATION_BATCH,))
-        rows = classes.draw_levels_in_box(
+        rows = conditionals.draw_levels_in_box(
             key_x, state.log_lambda, everything, z, jnp.zeros_like(z), data.num_levels
         )
         inside = jnp.any(jnp.all(data.boxes[:, rows], axis=1), axis=0)
@@ -363,7 +365,7 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
     start = (0, jnp.int32(0), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
     _, _, added, added_by_class = jax.lax.while_loop(unfinished, simulate, start)
     by_part = jax.ops.segment_sum(added, data.parts.part_of_row, data.parts.variable.size)
-    return parameters.update_given_augmented(
+    return truncated.update_given_augmented(
         model, key_parameters, state, data, counts, class_counts, by_part, added_by_class
     )
 
@@ -382,7 +384,7 @@ def with_codes(data, codes):
     rows = codes + first_rows(data.num_levels)[:, None]
     own = rows.T[data.incomplete]
     admitted = jnp.all(data.boxes[:, own] | data.missing, axis=2)
-    one_hot = latent_classes_state.one_hot_levels(codes, data.num_levels)
+    one_hot = latent_state.one_hot_levels(codes, data.num_levels)
     if data.incomplete.size:
         gone = data.missing.T[data.levels.variable]
         one_hot = one_hot.at[:, data.incomplete].multiply(~gone)
@@ -398,7 +400,7 @@ def with_counted(data, conditions, num_counted):
     return dataclasses.replace(
         data, num_records=data.num_records + num_counted,
         cell_rows=jnp.asarray((cells + first_rows(data.num_levels)).T, jnp.int32),
-        cell_one_hot=latent_classes_state.one_hot_levels(jnp.asarray(cells.T), data.num_levels),
+        cell_one_hot=latent_state.one_hot_levels(jnp.asarray(cells.T), data.num_levels),
         cell_counts=jnp.zeros(len(cells), jnp.int32),
     )  # fmt: skip
 
@@ -407,7 +409,7 @@ def draw_prior(model, key, data):
     """Parameters from the prior of the model's own truncation."""
     state = nplcm.draw_prior(model, key, data.levels)
     if model.by_class:
-        log_pi = state.log_pi - jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
+        log_pi = state.log_pi - jnp.log(truncated.region_mass(state.log_lambda, data.feasible))
         state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
     return state
 
@@ -419,7 +421,7 @@ def kept_of(state):
 def statistics(state, data):
     """Functions of the parameters without heavy tails, which alpha ~ Ga(0.25, 0.25) has."""
     margin = predictions.level_probabilities(kept_of(state), data.num_levels, data.boxes)
-    log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
+    log_seen = state.log_pi + jnp.log(truncated.region_mass(state.log_lambda, data.feasible))
     alpha = state.alpha / (1 + state.alpha)
     log_alpha = jnp.log(state.alpha)
     log_feasible = jax.nn.logsumexp(log_seen)
@@ -476,7 +478,7 @@ def prior_statistics(model, key, data, num_draws, num_counted=0):
     def one(key):
         key_prior, key_z = jax.random.split(key)
         state = draw_prior(model, key_prior, data)
-        log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
+        log_seen = state.log_pi + jnp.log(truncated.region_mass(state.log_lambda, data.feasible))
         weight = jnp.pad(data.weight, (0, num_counted), constant_values=1)
         z = jax.random.categorical(key_z, log_seen, shape=weight.shape)
         occupied = jnp.sum(jnp.zeros(log_seen.size, jnp.int32).at[z].add(weight) > 0)

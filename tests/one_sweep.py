@@ -21,8 +21,8 @@ from latent import structural_zeros
 
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.levels import bands_of_levels
-from bnp_models.models.latent_classes.nplcm import prepare_records as prepare_latent_classes
 from bnp_models.models.latent_classes.predictions import simulate_records
+from bnp_models.models.latent_classes.state import prepare_records as prepare_latent_classes
 from bnp_models.models.mixed_membership.hdp import draw_prior
 from bnp_models.models.mixed_membership.start import prepare_records as prepare_mixed_membership
 from bnp_models.models.nested.sweep import draw_prior as draw_nested_prior

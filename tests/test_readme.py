@@ -10,6 +10,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+PAGES = ("start", "minutes", "models", "reading", "sdcmicro_synthpop")
+
+
 def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILINE)
 
@@ -40,9 +43,11 @@ def test_the_documented_options_exist(capsys):
 
     for command in ("risk", "synthesize", "impute", "evaluate", "compare", "protect"):
         assert main([command, "--help"]) == 0
+    for action in ("suggest", "check"):
+        assert main(["conditions", action, "--help"]) == 0
     known = capsys.readouterr().out
     others = {"--adults", "--compare", "--dist", "--help", "--maxprocesses", "--quiet", "--rows"}
-    pages = (ROOT / "docs" / f"{name}.md" for name in ("start", "minutes", "models", "reading"))
+    pages = (ROOT / "docs" / f"{name}.md" for name in PAGES)
     text = "\n".join([TEXT, *(page.read_text(encoding="utf-8") for page in pages)])
     own = set(re.findall(r"--[a-z]+", text)) - others
     assert {"--warmup", "--levels", "--resume"} <= own
@@ -74,3 +79,22 @@ def test_pictures_are_small():
 
 def test_it_is_short():
     assert len(TEXT.splitlines()) <= 200
+
+
+def test_the_guide_names_what_there_is():
+    """Functions of this package and files of results in the guide for users of the R packages."""
+    import bnp_models as bnp
+    from bnp_models.cli.outputs import OUTPUTS
+
+    guide = (ROOT / "docs" / "sdcmicro_synthpop.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`bnp\.([a-z_0-9.]+)`", guide))
+    assert {"k_anonymity", "risk.l_diversity", "evaluation.interval_overlap"} <= named
+    for name in named:
+        found = bnp
+        for part in name.split("."):
+            found = getattr(found, part)
+    rows = [line.split(" | ") for line in guide.splitlines() if line.startswith("| `")]
+    assert len(rows) > 50 and {len(row) for row in rows} == {3}
+    files = set(re.findall(r"`([a-z]+\.(?:json|csv|html|toml))`", guide))
+    written = {name for names in OUTPUTS.values() for name in names}
+    assert {"run.toml", "protected.csv"} <= files <= {*written, "run.toml", "evaluation.json"}

@@ -18,6 +18,7 @@ from bnp_models.cli.outputs import (
     table_name,
 )
 from bnp_models.cli.parts import STOPPING
+from bnp_models.cli.population import with_population
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
 from bnp_models.cli.samples import recoded, weights_and_variables, with_empty_levels
@@ -51,7 +52,7 @@ def run_cell_risk(command: Risk) -> int:
     settings = recorded_settings(
         command, inputs, cells=given.cells, hyperparameters=given.hyperparameters,
         baselines=command.baselines, weights=command.data.weights,
-        population_size=command.population_size, **release_settings(command),
+        population_size=command.size, **release_settings(command),
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
 
@@ -145,9 +146,10 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     with_levels = with_empty_levels(data, read)
     table, changes = recoded(data, with_levels, fit.named_ordered, fit.groups)
     assert isinstance(table, Microdata)
+    command = with_population(command, weights)
     with located(data):
         check_names(table.schema.variables, command.baselines)
-        cells = weighted_cells(table, command.population_size, weights, num_cells=fit.cells.cells)
+        cells = weighted_cells(table, command.size, weights, num_cells=fit.cells.cells)
     return (
         replace(command, fit=fit),
         model,

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 NO_CHANCE, _MOST_SETTLED = 20.0, 50
 
 
-def tell_of_settled(data: Data, table: Records, tied: bool) -> None:
+def tell_of_settled(data: Data, table: Records, takes_zeros: bool) -> None:
     """Say which variables settle others, unless structural zeros are given."""
     if data.conditions is not None or len(table.schema.variables) > _MOST_SETTLED:
         return
@@ -34,7 +34,7 @@ def tell_of_settled(data: Data, table: Records, tied: bool) -> None:
         return
     said = first_parts([f"{by!r} settles {of!r}" for by, of in pairs], "pair")
     by, of = pairs[0]
-    zeros = f"--settles {shlex.quote(f'{by}={of}')} says so, and " if tied else ""
+    zeros = f"--settles {shlex.quote(f'{by}={of}')} says so, and " if takes_zeros else ""
     drop = "to leave it out" if data.variables else f"--drop {as_option([*data.drop, of])}"
     _LOG.warning(
         "%s: %s in all records, which the model does not know; %s%s loses nothing that the other "

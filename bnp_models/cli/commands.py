@@ -76,10 +76,11 @@ class Risk(Command):
         "records are unique in the population, and which."
     )
     epilog: ClassVar = (
-        "Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR."
+        "Writes risk.json, records.csv (or cells.csv), posterior.nc, report.html, run.json and "
+        "run.toml to DIR."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     validate: int | None = option("SPLITS", integer_type(1, 101), nargs="?", const=3, help=
         "also fit the model to this many random quarters of the sample, and compare each estimate "
         "with the true number in the whole sample; each quarter takes at most as long as the main "
@@ -132,6 +133,15 @@ class Risk(Command):
     bom: bool = option(default=False, action="store_true", heading="output", help=
         "begin records.csv or cells.csv with a byte order mark, so that Excel reads it as "
         "UTF-8")  # fmt: skip
+    first_row: int = option("K", integer_type(0, 2), default=0, heading="output", help=
+        "number of the first record of SAMPLE in the column row of records.csv and on the page, 0 "
+        "or 1 (default: 0)")  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +160,9 @@ class Datasets:
     for_: str | None = option(dest="for_", choices=("tables", "inference"), help=
         "purpose of the files. tables: the tables of one and two variables are close to those of "
         "the sample (--method calibrated, or balanced if values are missing). inference: analysts "
-        "compute estimates with standard errors from all files together (--method "
-        "predictive)")  # fmt: skip
+        "compute estimates with standard errors from all files together (--method predictive) "
+        "(default: tables; inference for households, and with --keep or --given, for which there "
+        "is no other method)")  # fmt: skip
     method: str | None = option(
         choices=("predictive", "balanced", "calibrated"), help=
         "predictive: each file is drawn from the posterior predictive distribution, with its own "
@@ -159,8 +170,8 @@ class Datasets:
         "similar combinations have nearly the expected number of records. calibrated: like "
         "balanced, and the one- and two-way tables are brought close to those of the sample. "
         "Balanced files are closer to the sample than predictive ones, and calibrated files are "
-        "closest; more unique combinations of the sample then occur in them (default: predictive, "
-        "or the method that --for chooses)")  # fmt: skip
+        "closest; more unique combinations of the sample then occur in them (default: the method "
+        "that --for chooses)")  # fmt: skip
     keep: Names = option("A,B,..", name_list, default=(), help=
         "for nplcm and tnplcm: every record of the sample keeps its values of these columns, and "
         "the values of the other columns are drawn given them (partially synthetic "
@@ -186,8 +197,9 @@ class Datasets:
 
     @property
     def chosen_method(self) -> str:
-        """Method that was given, otherwise the default."""
-        return self.method or "predictive"
+        """Method by which synthetic files are made, after the command has chosen it."""
+        assert self.method is not None
+        return self.method
 
 
 _USED = "columns to model and to write (default: all columns)"
@@ -206,8 +218,8 @@ class Synthesize(Command):
         "--keep-missing is given. No synthetic record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. Only the "
-        "synthetic files are meant for release."
+        "Writes synthetic_1.csv and so on, run.json, run.toml, posterior.nc and report.html to "
+        "DIR. Only the synthetic files are meant for release."
     )
 
     made: Datasets = part(Datasets)
@@ -232,7 +244,7 @@ class Impute(Command):
         "values are. No completed record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR."
+        "Writes imputed_1.csv and so on, run.json, run.toml, posterior.nc and report.html to DIR."
     )
 
     made: Datasets = part(
@@ -330,7 +342,7 @@ class Evaluate(Command):
         "values of all its variables."
     )
     epilog: ClassVar = (
-        "Writes evaluation.json and report.html to DIR, and records.csv with --posterior."
+        "Writes evaluation.json, run.toml and report.html to DIR, and records.csv with --posterior."
     )
 
     original: "Source" = option("ORIGINAL", positional=True, help=TABLE)
@@ -399,8 +411,8 @@ class Compare(Command):
         "disclosure risk it estimates."
     )
     epilog: ClassVar = (
-        "Writes compare.json, run.json and report.html to DIR. For each model, chains are run on "
-        "the whole sample and, for each part that is held out, on the other parts."
+        "Writes compare.json, run.json, run.toml and report.html to DIR. For each model, chains "
+        "are run on the whole sample and, for each part that is held out, on the other parts."
     )
 
     models: Names = option("M,M,..", name_list, default=("hdp", "nplcm"), help=
@@ -484,12 +496,12 @@ class Protect(Command):
         "until k-anonymity is reached. A greedy search keeps the loss of information small."
     )
     epilog: ClassVar = (
-        "Writes protected.csv, changes.json, run.json and report.html to DIR. Only protected.csv "
-        "is meant for release; it has the key variables, and the columns of --carry, --link and "
-        "--strata."
+        "Writes protected.csv, changes.json, run.json, run.toml and report.html to DIR. Only "
+        "protected.csv is meant for release; it has the key variables, and the columns of --carry, "
+        "--link and --strata."
     )
 
-    population_size: int = option("N", integer_type(1, 2**53), required=True, help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
     limits: Limits = part(Limits)
     protection: Protection = part(Protection)
     data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
@@ -498,6 +510,12 @@ class Protect(Command):
     processes: Processes = part(Processes)
     output: Output = part(Output, fixed={"keep_parameters": True})
     filing: Filing = part(Filing)
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, once it is known."""
+        assert self.population_size is not None
+        return self.population_size
 
 
 def _data(without: Names, **changed: Any) -> Any:
@@ -544,12 +562,16 @@ class Check(Command):
     """``bnp-models conditions check``."""
 
     name: ClassVar = "conditions"
-    first: ClassVar = ("conditions", "out", "variables", "levels", "force", "quiet")
+    first: ClassVar = ("conditions", "out", "possible", "variables", "levels", "force", "quiet")
+    heading: ClassVar = "output"
     description: ClassVar = (
         "write the impossible records of a sample, and the structural zeros that make them "
         "impossible, to a file"
     )
 
+    possible: str | None = option("FILE", help=
+        "also write SAMPLE without the impossible records, with all its columns, to this CSV, "
+        "Parquet, Stata or SPSS file")  # fmt: skip
     data: Data = _data(
         ("id", "weights", "settles"),
         conditions={"required": True, "help": "file of structural zeros"},

@@ -18,7 +18,7 @@ from bnp_models.cli.folder import (
 from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.label_checks import require_order
 from bnp_models.cli.models import MODELS, MODELS_OF
-from bnp_models.cli.options import UsageError, plain, values_of
+from bnp_models.cli.options import UsageError, about, plain, values_of
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
 from bnp_models.data.display import counted
@@ -125,10 +125,8 @@ def _model(text: str, groups: Hierarchies = ()) -> Model:
         values[option] = _value(value)
         if option == "ordered":
             values[option] = value if value in ("auto", "none") else value.split("+")
-    try:
+    with about(f"--models {text}"):
         return MODELS[name].load()(**values)
-    except ValueError as error:
-        raise UsageError(f"--models {text}: {error}") from None
 
 
 def _value(text: str) -> int | float | str:
@@ -150,4 +148,4 @@ def _message(found: Comparison, out: Path) -> str:
         )
         for row in found.table().itertuples()
     ]
-    return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json"])
+    return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json, run.json, run.toml"])

@@ -1,7 +1,9 @@
 """``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
 
+import dataclasses
 import re
 import shlex
+from pathlib import Path
 
 from bnp_models.cli.commands import Check, Suggest
 from bnp_models.cli.folder import reading_of, say, shows_progress, variables_of
@@ -12,6 +14,8 @@ from bnp_models.data.display import counted
 from bnp_models.data.folders import read_records
 from bnp_models.data.messages import in_quotes
 from bnp_models.data.microdata import Records
+from bnp_models.data.reading import read_frame
+from bnp_models.data.stata_spss import read_labelling
 from bnp_models.data.writing import write_frame
 from bnp_models.zeros.structural_zeros import read_conditions
 from bnp_models.zeros.suggestions import settling_variables, suggest_conditions
@@ -53,21 +57,47 @@ def _as_name(name: str) -> str:
 
 def check(command: Check) -> int:
     """``bnp-models conditions check``: write the records that are impossible, say how many."""
-    table = _read(command.data, command.output)
-    assert command.data.conditions is not None
-    frame = read_conditions(command.data.conditions, table.schema).impossible_records(table)
-    write_frame(frame, command.output.folder)
-    say(command.output, f"{len(frame)} records are impossible: {command.output.folder}")
+    data, output = command.data, command.output
+    if command.possible is not None:
+        if data.sample.is_folder:
+            raise UsageError("--possible: cannot be used if SAMPLE is a folder; leave it out")
+        _check_file("--possible", Path(command.possible), output)
+        if Path(command.possible).absolute() == output.folder.absolute():
+            raise UsageError("--possible: is the file of --out; name another file")
+    table = _read(data, output)
+    assert data.conditions is not None
+    frame = read_conditions(data.conditions, table.schema).impossible_records(table)
+    write_frame(frame, output.folder)
+    number = counted(len(frame), "record")
+    is_impossible = "is" if len(frame) == 1 else "are"
+    say(output, f"{number} {is_impossible} impossible: {output.folder}")
+    if command.possible is not None:
+        # All columns, with the labels of missing values as they are.
+        as_found = dataclasses.replace(reading_of(data), missing=(), missing_of=(), normalise=False)
+        records, _ = read_frame(data.sample, None, as_found)
+        kept = records.drop(index=frame["row"].tolist())
+        write_frame(kept, command.possible, read_labelling(data.sample), private=True)
+        say(
+            output,
+            f"{len(frame):,} of {counted(len(records), 'record')} left out; the other "
+            f"{len(kept):,} are in {command.possible}",
+        )
     return 0
 
 
 def _read(data: Data, output: Output) -> Records:
     """The sample, recoded, once the file to be written can be."""
     table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
-    table, _ = recoded(data, with_empty_levels(data, table))
-    out = output.folder
-    if out.is_dir() or not out.parent.is_dir():
-        raise UsageError(f"--out {out}: name a file in a folder that exists")
-    if out.exists() and not output.force:
-        raise UsageError(f"--out {out}: exists; name another file, or say --force to replace it")
+    # As by default in the commands that sample: codes such as -1 are in no range of ages.
+    table, _ = recoded(data, with_empty_levels(data, table), by_order=True)
+    _check_file("--out", output.folder, output)
     return table
+
+
+def _check_file(option: str, file: Path, output: Output) -> None:
+    """Check that a file can be written."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise UsageError(f"{option} {file}: name a file in a folder that exists")
+    if file.exists() and not output.force:
+        raise UsageError(f"{option} {file}: exists; name another file, or say --force to replace "
+                         "it")  # fmt: skip

@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -207,7 +206,7 @@ def _of_earlier(argv: list[str]) -> str | None:
     return None
 
 
-def _words(option: Option, value: Any, path: str) -> Iterator[str]:
+def _words(option: Option, value: object, path: str) -> Iterator[str]:
     """Words that say one option on the command line."""
     name = flag(option.name)
     if isinstance(value, dict):

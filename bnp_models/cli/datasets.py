@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pandas as pd
 
 from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
-from bnp_models.cli.folder import reading_of, write_files
+from bnp_models.cli.folder import in_order, reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, check_draws, checked_input
 from bnp_models.cli.models import counts_cells
-from bnp_models.cli.options import UsageError, flag
+from bnp_models.cli.options import UsageError, about, flag
 from bnp_models.cli.outputs import (
     dataset_names,
     recoding_file,
@@ -32,7 +33,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.reading import columns_of_file, read_frame
+from bnp_models.data.reading import read_frame
 from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import file_digest
@@ -41,7 +42,8 @@ from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import read_draws, write_netcdf
 from bnp_models.inference.driver import keys_of
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Settings
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
@@ -103,12 +105,14 @@ def _tell_of_missing(command: Synthesize, inputs: Inputs) -> None:
 
 
 def _method(made: Datasets, table: Records | Households) -> str:
-    """Method by which the files are made: the one that was given, or the one that --for chooses."""
-    if made.for_ is None:
-        return made.method or "predictive"
+    """Method by which the files are made: given, chosen by --for, or the usual one."""
+    if made.method is not None:
+        return made.method
     if made.for_ == "inference":
         return "predictive"
-    return "balanced" if table.has_missing else "calibrated"
+    if made.for_ == "tables":
+        return data_sets.usual_method(records_of(persons_of(table)))
+    return data_sets.usual_method(table, keep=bool(made.keep), given=bool(made.given))
 
 
 def _values_given(made: Datasets) -> dict[str, list[str]]:
@@ -131,14 +135,12 @@ def _check_given(command: Synthesize, inputs: Inputs) -> None:
             "leave one of them out"
         )
     assert made.rows is not None
-    try:
+    with about("--given"):
         check_given(
             _values_given(made), inputs.model, inputs.table, inputs.conditions,
             made.chosen_method,
             made.rows,
         )  # fmt: skip
-    except ValueError as error:
-        raise UsageError(f"--given: {error}") from None
 
 
 def _check_kept(command: Synthesize, inputs: Inputs) -> None:
@@ -164,10 +166,8 @@ def _check_kept(command: Synthesize, inputs: Inputs) -> None:
             "--rows: with --keep there is one synthetic record for each record of the "
             "sample; leave --rows out"
         )
-    try:
+    with about("--keep"):
         check_keep(made.keep, inputs.model, table, made.chosen_method)
-    except ValueError as error:
-        raise UsageError(f"--keep: {error}") from None
     if made.carry:
         carried = _carried(command.data, made)
         kept = inputs.changes.as_released(table.to_frame()[list(made.keep)])
@@ -226,41 +226,28 @@ def _write_datasets(
     """Write data sets and the files that tell of them; return what is said of them."""
     out, run, settings = done.out, done.run, done.settings
     made, output, seed = command.made, command.output, command.chains.seed
-    imputed = isinstance(command, Impute)
+    imputed, keep = isinstance(command, Impute), list(made.keep)
     remove_datasets(command, out)
-    if imputed:
-        frames = data_sets.impute(run, made.datasets)
-    else:
-        frames = data_sets.synthesize(
-            run, made.datasets, made.rows, method=made.chosen_method, keep=made.keep,
-            given=_values_given(made),
-        )  # fmt: skip
-    names = dataset_names(command)
-    of_households = command.fit.households
-    households = of_households.household, of_households.household_variables or ()
+    frames, names = _frames(command, run), dataset_names(command)
     checks = predictive_checks(run)
     summary = run_summary(run, done.diagnosis, seed=seed, checks=checks)
+    notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
+    summary["warnings"] = notes + summary["warnings"]
     alone = {} if imputed else changes.values_of_one()
     shares = dict.fromkeys(alone, 0.0)
     renamed: dict[str, str] = {}
     carried = _carried(command.data, made)
-    keep = list(made.keep)
-    observed = [name for name in changes.bins if imputed or name in keep]
-    notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
-    summary["warnings"] = notes + summary["warnings"]
 
     def write_dataset(m, path):
         frame = frames[m]
         if isinstance(frame, ContingencyTable):
             write_contingency_table(frame, path)
         else:
-            frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
-            if observed:
-                frame = frame.assign(**changes.as_released(frame[observed]))
-            if made.keep_missing:
-                frame = _with_missing(frame, changes)
+            frame = _as_in_sample(command, changes, frame, m)
             as_read = with_decimal_commas(frame, changes.decimal_commas)
-            written = _with_carried(command.data, as_read, carried)
+            written = as_read
+            if carried is not None:
+                written = in_order(command.data, pd.concat([as_read, carried], axis=1))
             # Completed records are those of real persons.
             write_frame(written, path, labelling, private=imputed)
             renamed.update(names_in_file(list(written), made.format))
@@ -299,6 +286,31 @@ def _write_datasets(
     return _datasets_message(run, frames, names, said, out, imputed, good_for)
 
 
+def _frames(command: Synthesize | Impute, run: Run) -> Sequence[pd.DataFrame | ContingencyTable]:
+    """Data sets that are made of a run, each when it is asked for."""
+    made = command.made
+    if isinstance(command, Impute):
+        return data_sets.impute(run, made.datasets)
+    return data_sets.synthesize(
+        run, made.datasets, made.rows, method=made.chosen_method, keep=made.keep,
+        given=_values_given(made),
+    )  # fmt: skip
+
+
+def _as_in_sample(
+    command: Synthesize | Impute, changes: Changes, frame: pd.DataFrame, m: int
+) -> pd.DataFrame:
+    """The m-th data set with values drawn in bins, and with missing values if they are kept."""
+    made, of_households = command.made, command.fit.households
+    households = of_households.household, of_households.household_variables or ()
+    random = np.random.default_rng([command.chains.seed, m])
+    frame = draw_in_bins(random, frame, changes.bins, *households)
+    observed = [x for x in changes.bins if isinstance(command, Impute) or x in made.keep]
+    if observed:
+        frame = frame.assign(**changes.as_released(frame[observed]))
+    return _with_missing(frame, changes) if made.keep_missing else frame
+
+
 def _with_missing(frame: pd.DataFrame, changes: Changes) -> pd.DataFrame:
     """A file with missing values in the place of the levels that stood for them."""
     schema, stand_for = changes.original.schema, [NOT_APPLICABLE, EMPTY]
@@ -331,15 +343,6 @@ def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     return carried
 
 
-def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) -> pd.DataFrame:
-    """A file with the columns that are carried along, in the sample's order."""
-    if carried is None:
-        return made
-    together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(data.sample, reading_of(data), list(together))
-    return together[[name for name in names if name in together]]
-
-
 def _notes_on_kept(kept: pd.DataFrame) -> list[str]:
     """Sentence on records that the columns kept tell apart."""
     alone = _num_alone(kept)
@@ -367,7 +370,7 @@ def _good_for(method: str, of_persons: bool) -> str:
     return (
         "use: tables, which are closer to those of the sample than tables of another sample would "
         "be; more unique combinations of the sample occur in these files. For estimates with "
-        "standard errors, say --for inference"
+        "standard errors by combining rules, say --for inference"
     )
 
 
@@ -383,7 +386,7 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     if good_for is not None:
         lines.append(good_for)
-    lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
+    lines.append(f"written: {out / shown}, report.html, run.json, run.toml, posterior.nc")
     return "\n".join(lines)
 
 
@@ -452,7 +455,7 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
     )  # fmt: skip
 
 
-def _same(recorded: Any, value: Any) -> bool:
+def _same(recorded: object, value: object) -> bool:
     """Whether a setting is that of the run, whose file may say more of it."""
     if isinstance(recorded, dict) and isinstance(value, dict):
         return value.items() <= recorded.items()

@@ -21,7 +21,7 @@ from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
 from bnp_models.cli.folder import MESSAGES as MESSAGES
 from bnp_models.cli.folder import OutputError as OutputError
-from bnp_models.cli.options import Command, UsageError, flag
+from bnp_models.cli.options import Command, UsageError, about, flag
 from bnp_models.cli.parts import Chains, Processes
 from bnp_models.cli.protect import protect_sample
 from bnp_models.cli.risk import risk
@@ -81,10 +81,8 @@ def _connect(given: Processes, chains: Chains) -> None:
             f"--distributed: {error}; if no scheduler such as Slurm tells where the processes are, "
             "give --coordinator, --processes and --process"
         ) from None
-    try:
+    with about("--chains"):
         processes.share(chains.chains)
-    except ValueError as error:
-        raise UsageError(f"--chains: {error}") from None
 
 
 _POSITIONAL = ("sample", "original", "synthetic")

@@ -7,7 +7,7 @@ import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -28,20 +28,26 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
-from bnp_models.data.messages import reason
-from bnp_models.data.microdata import Records
+from bnp_models.data.messages import install_command, reason
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.schema import MicrodataError, errors_in, unknown_variable
 from bnp_models.data.source import Source
-from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import AttackRisk, attack_risk, check_columns, refit
-from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.posterior import (
+    NoAttack,
+    Posterior,
+    check_source,
+    model_of,
+    read_posterior,
+)
 from bnp_models.evaluation.files import read_like
 from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.model import Conditions
 from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
@@ -51,24 +57,42 @@ from bnp_models.zeros.settled import NOT_APPLICABLE, empty_as_level, find_settle
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
 _MEASURES = 0x4D454153
+Table: TypeAlias = Records | Households
+Units: TypeAlias = Microdata | Households
+
 _OF_HOUSEHOLDS = ("household_variables", "rules", "roles", "quantities")
 
 
 class _Files(NamedTuple):
     """Files of an evaluation, coded: arguments of `evaluation.evaluate`."""
 
-    original: Any
-    synthetic: list
-    population: Any
-    conditions: Any
+    original: Table
+    synthetic: list[Table]
+    population: Table | None
+    conditions: Conditions | None
     quantities: Rules | None
-    holdout: Any
+    holdout: Table | None
+
+
+class _Original(NamedTuple):
+    """The original, coded as the other files are to be."""
+
+    table: Table
+    """Records, or households."""
+    levels: dict[str, Merged]
+    """Recoded variables, by name."""
+    as_level: bool
+    """Whether values that are missing by design are a level."""
 
 
 def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(command)
-    posterior, coded = _checked_posterior(command, given)
+    attacked, no_attack = None, None
+    try:
+        attacked = _checked_posterior(command, given)
+    except NoAttack as error:
+        no_attack = str(error)
     names = _names_of(command.synthetic)
     output, measures = command.output, command.measures
 
@@ -77,9 +101,9 @@ def evaluate(command: Evaluate) -> int:
             (out / name).unlink(missing_ok=True)
         records: dict[str, Callable[[Path], None]] = {}
         attack = None
-        if posterior is not None:
+        if attacked is not None:
             # First, as it may be refused.
-            attack = _attack(command, given, posterior, coded)
+            attack = _attack(command, given, *attacked)
             if not output.no_records:
                 records[_RECORDS] = functools.partial(write_table, attack.records())
         tell, close = _progress(output)
@@ -93,7 +117,7 @@ def evaluate(command: Evaluate) -> int:
             close()
         lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
         sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
-        result = dataclasses.replace(result, sources=sources, attack=attack)
+        result = dataclasses.replace(result, sources=sources, attack=attack, no_attack=no_attack)
         summary = result.summary(names, measures.seed)
         settings = {
             "command": output.command,
@@ -114,6 +138,23 @@ def evaluate(command: Evaluate) -> int:
 
 def _checked_files(command: Evaluate) -> _Files:
     """Coded files, conditions or rules, and statements about households, all checked."""
+    _check_options(command)
+    original = _coded_original(command)
+    conditions, quantities = _conditions(command, original.table)
+    read = _reader(command, original)
+    # What stands above the header of the original does not stand above theirs.
+    synthetic = [read(path, sep=None, encoding=None, skip=0, sheet=None)
+                 for path in command.synthetic]  # fmt: skip
+    population = None if command.population is None else read(command.population)
+    holdout = None if command.holdout is None else read(command.holdout)
+    files = _Files(original.table, synthetic, population, conditions, quantities, holdout)
+    _require_complete_units(command, files)
+    _check_disclosure(command.measures, persons_of(original.table).schema.variables)
+    return files
+
+
+def _check_options(command: Evaluate) -> None:
+    """Refuse options that are only for households, or not for them."""
     data, households = command.data, command.households
     if households.household is None:
         for name in _OF_HOUSEHOLDS:
@@ -127,57 +168,77 @@ def _checked_files(command: Evaluate) -> _Files:
             f"{data.zeros}: structural zeros describe single records; with --household, give "
             "--rules instead"
         )
-    if households.household is not None and command.changes is not None:
+    elif command.changes is not None:
         raise UsageError(
             "--changes: this file describes single records, and cannot be used with --household; "
             "leave one of them out"
         )
-    original = _read(data, households)
-    persons = persons_of(original)
-    as_level = data.text.empty_as_level or data.text.settles_empty
+
+
+def _coded_original(command: Evaluate) -> _Original:
+    """Read and recode the original as options and the changes of a protection say."""
+    data, households = command.data, command.households
+    table = _read(data, households)
+    persons = persons_of(table)
+    as_level = data.text.empty_as_level or bool(data.text.settles_empty)
     if as_level:
         persons = with_empty_levels(data, persons)
-    persons, changes = recoded(data, persons, of_households=households.household is not None)
-    bins: dict[str, Merged] = {**changes.all}
+    of_household = table.of_household if isinstance(table, Households) else None
+    # Codes such as -1 among numbers are then in no range of the conditions, as for synthesize.
+    persons, changes = recoded(
+        data, persons, of_household=of_household, by_order=data.zeros is not None
+    )
+    levels: dict[str, Merged] = {**changes.all}
     if command.changes is not None:
         protected = _as_protected(command.changes, persons)
         persons = protected.coarser(persons)
         for name, one in protected.changed.items():
             if one is not None:
-                bins[name] = bins[name].then(one) if name in bins else one
-    if households.household is None:
-        original = persons
-    else:
-        with located(data):
-            original = original.with_persons(persons)
-    conditions: Any = None
-    quantities = None
-    if data.zeros is not None:
-        conditions = conditions_of(data, original)
-        try:
-            # Compiled now: conditions that are too many are refused before anything is done.
-            _ = conditions.diagram, conditions.walk
-        except MicrodataError as error:
-            raise error.in_file(data.conditions or data.sample) from None
-    roles = given_roles(households, persons_of(original))
-    if households.rules is not None:
-        conditions = read_rules(households.rules, original, roles)
-    if households.quantities is not None:
-        quantities = read_rules(households.quantities, original, roles)
-    if conditions is not None:
-        with located(data):
-            conditions.require_feasible(original)
-    reading = reading_of(data)
+                levels[name] = levels[name].then(one) if name in levels else one
+    if not isinstance(table, Households):
+        return _Original(persons, levels, as_level)
+    assert isinstance(persons, Microdata)
+    with located(data):
+        return _Original(table.with_persons(persons), levels, as_level)
+
+
+def _conditions(command: Evaluate, original: Table) -> tuple[Conditions | None, Rules | None]:
+    """Conditions or rules that the original obeys, and statements about households."""
+    data, households = command.data, command.households
+    if isinstance(original, Households):
+        roles = given_roles(households, original.persons)
+        rules, quantities = (
+            None if path is None else read_rules(path, original, roles)
+            for path in (households.rules, households.quantities)
+        )
+        if rules is not None:
+            with located(data):
+                rules.require_feasible(original)
+        return rules, quantities
+    conditions = conditions_of(data, original)
+    if conditions is None:
+        return None, None
+    with errors_in(data.conditions or data.sample):
+        # Compiled now: conditions that are too many are refused before anything is done.
+        _ = conditions.diagram, conditions.walk
+    with located(data):
+        conditions.require_feasible(original)
+    return conditions, None
+
+
+def _reader(command: Evaluate, original: _Original) -> Callable[..., Table]:
+    """Function that reads a file like the original, with changes of how files are read."""
+    as_level, persons = original.as_level, persons_of(original.table)
+    reading = reading_of(command.data)
     # What synthesize wrote is told from the files.
     found = {name: notation_in(command.original, name) for name in reading.numbers}
     usual = {name: notation for name, notation in found.items() if notation is not None}
     reading = dataclasses.replace(reading, notations=usual)
-    # What stands above the header of the original does not stand above theirs.
-    made = dataclasses.replace(reading, sep=None, encoding=None, skip=0, sheet=None)
 
-    def read(path: Source, reading: Reading = reading) -> Any:
+    def read(path: Source, **changed: Any) -> Table:
+        as_changed = dataclasses.replace(reading, **changed)
         try:
-            table = read_like(path, original, bins, reading)
+            table = read_like(path, original.table, original.levels, as_changed)
         except MicrodataError as error:
             if not as_level and f"value {NOT_APPLICABLE!r}" in error.problem:
                 raise UsageError(
@@ -192,27 +253,24 @@ def _checked_files(command: Evaluate) -> _Files:
             path.release()
         return table
 
-    files = [(path, read(path, made)) for path in command.synthetic]
-    population = None
-    if command.population is not None:
-        population = read(command.population)
-        files.append((command.population, population))
-    holdout = None
-    if command.holdout is not None:
-        holdout = read(command.holdout)
-        files.append((command.holdout, holdout))
-    for path, table in [(command.original, original), *files]:
-        if not persons_of(table).complete.any():
-            raise UsageError(
-                f"{path}: no record has values of all variables; choose fewer --variables"
-            )
-        if quantities is not None and table.incomplete.all():
-            raise UsageError(
-                f"{path}: no household has values of all variables; choose fewer --variables"
-            )
-    synthetic = [table for _, table in files[: len(command.synthetic)]]
-    _check_disclosure(command.measures, persons_of(original).schema.variables)
-    return _Files(original, synthetic, population, conditions, quantities, holdout)
+    return read
+
+
+def _require_complete_units(command: Evaluate, files: _Files) -> None:
+    """Refuse a file without any complete record, or household where statements are about these."""
+    paths = [command.original, *command.synthetic, command.population, command.holdout]
+    tables = [files.original, *files.synthetic, files.population, files.holdout]
+    for path, table in zip(paths, tables, strict=True):
+        if table is None:
+            continue
+        judged = [("record", persons_of(table).complete)]
+        if files.quantities is not None and isinstance(table, Households):
+            judged.append(("household", ~table.incomplete))
+        for unit, complete in judged:
+            if not complete.any():
+                raise UsageError(
+                    f"{path}: no {unit} has values of all variables; choose fewer --variables"
+                )
 
 
 def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
@@ -230,11 +288,12 @@ def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
     if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError(
-            "--trees: needs the package scikit-learn; install it: pip install 'bnp-models[trees]'"
+            "--trees: needs the package scikit-learn; install it: "
+            f"{install_command('scikit-learn')}"
         )
 
 
-def _read(data: Data, given: Relations) -> Any:
+def _read(data: Data, given: Relations) -> Table:
     """Read the original: `Households` where there is a column of them, else records or cells."""
     reading = reading_of(data)
     if given.household is None:
@@ -251,12 +310,10 @@ def _as_protected(path: str, table: Records) -> Recoding:
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
     names = table.schema.variables
-    try:
+    with errors_in(path):
         # Of variables that are left out, nothing is asked.
         _, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
         return Recoding.of(table.schema, {**merged, **dict.fromkeys(dropped.intersection(names))})
-    except MicrodataError as error:
-        raise error.in_file(path) from None
 
 
 def _recodings(path: str) -> list[dict[str, Any]]:
@@ -278,7 +335,7 @@ def _recodings(path: str) -> list[dict[str, Any]]:
     return steps
 
 
-def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | None, Any]:
+def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior, Units] | None:
     """Draws that the files come from, and the original as it was coded for them."""
     original, attack, households = given.original, command.attack, command.households
     if attack.posterior is None:
@@ -288,7 +345,7 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
                     f"{flag(name)}: needs --posterior, the posterior.nc that synthesize wrote with "
                     "the files"
                 )
-        return None, None
+        return None
     if households.household is None and attack.target is not None:
         raise UsageError(
             "--target: is only for persons within households; leave it out, or give --household"
@@ -301,18 +358,18 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
                 f"--posterior: attacks need single records, but {path} is a folder, of which only "
                 "cell counts are kept; leave --posterior out"
             )
-    posterior = read_posterior(attack.posterior)
-    coded = original
-    roles = given_roles(households, persons_of(original))
-    head = None if households.household is None else find_head(original.schema, roles)
-    if head is not None and posterior.attributes["sample_sha256"] != original.digest:
+    assert not isinstance(original, ContingencyTable)
+    posterior, coded = read_posterior(attack.posterior), original
+    if (
+        isinstance(original, Households)
+        and posterior.attributes["sample_sha256"] != original.digest
+    ):
+        head = find_head(original.schema, given_roles(households, original.persons))
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
-            coded = original.with_persons(original.persons, head)
-    try:
+            coded = original if head is None else original.with_persons(original.persons, head)
+    with errors_in(attack.posterior):
         check_source(posterior, coded, given.conditions)
-    except MicrodataError as error:
-        raise error.in_file(attack.posterior) from None
     with located(command.data):
         check_columns(coded)
     for path, table in zip(command.synthetic, given.synthetic, strict=True):
@@ -322,7 +379,7 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
     return posterior, coded
 
 
-def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Any) -> AttackRisk:
+def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Units) -> AttackRisk:
     """Attack every record that is alone with its values."""
     progress = shows_progress(command.output)
     key_refit, key = Keys(jax.random.key(command.measures.seed), 2)
@@ -400,5 +457,5 @@ def _message(summary, out, no_records):
         )
     lines += warning_lines(summary["warnings"])
     table = ", records.csv" if attack is not None and not no_records else ""
-    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}, run.toml")
     return "\n".join(lines)

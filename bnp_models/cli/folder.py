@@ -13,9 +13,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from bnp_models.cli.argument_types import label_of_column
 from bnp_models.cli.config import REPEATING
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.parts import STOPPING, Data, Output
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import columns_of_file, read_frame
@@ -257,13 +259,11 @@ def reading_of(data: Data) -> Reading:
     """
     text, asked = data.text, data.recoding
     for name in ("sep", "encoding", "decimal", "thousands"):
-        try:
+        with about(f"--{name}"):
             Reading(**{name: vars(text)[name]})
-        except MicrodataError as error:
-            raise UsageError(f"--{name}: {error}") from None
     missing = [label_of_column(one) for one in text.missing or ()]
     ranged = () if asked.recode_by is None else variables_with_ranges(asked.recode_by)
-    try:
+    with about("--thousands"):
         return Reading(
             text.sep, text.encoding, tuple(label for name, label in missing if name is None),
             text.skip, text.sheet,
@@ -272,8 +272,6 @@ def reading_of(data: Data) -> Reading:
             normalise=text.normalise,
             missing_of=tuple((name, label) for name, label in missing if name is not None),
         )  # fmt: skip
-    except MicrodataError as error:
-        raise UsageError(f"--thousands: {error}") from None
 
 
 def columns_with(data: Data, wanted: Sequence[str]) -> Sequence[str]:
@@ -291,6 +289,12 @@ def columns_with(data: Data, wanted: Sequence[str]) -> Sequence[str]:
     return names
 
 
+def in_order(data: Data, frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a frame that the sample has, in its order."""
+    names = columns_of_file(data.sample, reading_of(data), list(frame))
+    return frame[[name for name in names if name in frame]]
+
+
 def variables_of(data: Data) -> Sequence[str] | None:
     """Columns that are read: those of --variables, or all but those of --drop; None for all.
 
@@ -300,10 +304,8 @@ def variables_of(data: Data) -> Sequence[str] | None:
         If both are given, or there is no such column, or none that --missing names.
     """
     if missing_of := reading_of(data).missing_of:
-        try:
+        with about("--missing"):
             columns_with(data, [name for name, _ in missing_of])
-        except MicrodataError as error:
-            raise UsageError(f"--missing: {error}") from None
     if not data.drop:
         return data.variables
     if data.variables is not None:
@@ -311,10 +313,8 @@ def variables_of(data: Data) -> Sequence[str] | None:
             "--drop: names columns to leave out, but --variables or --keys name the columns to "
             "read; give only one of them"
         )
-    try:
+    with about("--drop"):
         names = columns_with(data, data.drop)
-    except MicrodataError as error:
-        raise UsageError(f"--drop: {error}") from None
     return [name for name in names if name not in data.drop]
 
 

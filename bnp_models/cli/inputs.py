@@ -19,9 +19,12 @@ from bnp_models.cli.samples import read_household_sample, read_sample
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
+from bnp_models.data.reading import read_frame
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.run import Settings, interval_of_arrays
+from bnp_models.data.weight_classes import records_of
+from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
+from bnp_models.zeros.inequalities import compared_variables
 
 CELL_OPTIONS = ("cells", "hyperparameters")
 
@@ -66,7 +69,7 @@ def checked_input(command: Sampling) -> Inputs:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
-            tied=model.conditions_type is not None,
+            takes_zeros=model.conditions_type is not None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -187,6 +190,7 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
             "--bins: cannot be used if SAMPLE is a folder, of which only cell counts are kept; "
             "leave it out, or give one file"
         )
+    _check_compared(command, inputs)
     try:
         names_in_file(
             [
@@ -206,6 +210,22 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
             f"with --chains {chains.chains} --draws {chains.num_draws} ",
             f" (one in {every})" if every > 1 else "",
         )  # fmt: skip
+
+
+def _check_compared(command: Synthesize | Impute, inputs: Inputs) -> None:
+    """Refuse bins of variables that a condition compares: numbers drawn in them could break it."""
+    zeros, bins = command.data.conditions, inputs.changes.bins
+    if zeros is None or not bins:
+        return
+    frame, _ = read_frame(zeros)
+    compared = compared_variables(frame, records_of(persons_of(inputs.table)).schema)
+    for name in bins:
+        if name in compared:
+            raise UsageError(
+                f"--bins: the conditions compare the numbers of {name!r} with those of another "
+                "variable, and a number that is drawn within a bin could break them; do not put "
+                "this variable into bins (--ordered may help)"
+            )
 
 
 def check_draws(made: Datasets, kept: int, why: str = "", which: str = "") -> None:

@@ -105,9 +105,10 @@ def check_labels(
     if apart:
         name, (first, *_) = next(iter(apart.items()))
         _LOG.warning(
-            "%s: codes among numbers? %s; they are levels of their own until you say what they "
-            "are: missing (--missing %s), a level of its own (--level %s=%s), or a number "
-            "(--number %s=%s)", data.sample, first_parts(found, "variable"),
+            "%s: codes among numbers? %s; they are levels of their own, in no range of "
+            "--conditions, until you say what they are: missing (--missing %s), a level of its own "
+            "(--level %s=%s), or a number, as -1 may be for the age of babies (--number %s=%s)",
+            data.sample, first_parts(found, "variable"),
             as_option(f"{x}={text}" for x, codes in apart.items() for text in sorted(codes)),
             name, first, name, first,
         )  # fmt: skip

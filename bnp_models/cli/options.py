@@ -5,6 +5,7 @@ whose fields may also be groups, made by `part`. This module does not know the c
 """
 
 import argparse
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,17 @@ from bnp_models.data.messages import listed
 
 class UsageError(ValueError):
     """Options that do not fit the data, or a folder that cannot be used."""
+
+
+@contextlib.contextmanager
+def about(option: str) -> Iterator[None]:
+    """Name an option in an error about what it asks for."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 class ParseError(ValueError):

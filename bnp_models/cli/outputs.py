@@ -112,7 +112,7 @@ def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     names = (
         "risk.json",
         *([] if command.output.no_records else [table_name(command)]),
-        "posterior.nc",
-    )
+        "posterior.nc", "run.json", "run.toml",
+    )  # fmt: skip
     lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")
     return "\n".join(lines)

@@ -46,7 +46,10 @@ FIXED_ALPHA = (
     "fixed value of the concentration parameter of the weights of components and classes (default: "
     "it is estimated)"
 )
-POPULATION = "number of persons in the population, including those in the sample"
+POPULATION = (
+    "number of persons in the population, including those in the sample (default: the sum of "
+    "--weights; without weights, this option is needed)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import pandas as pd
 from bnp_models.cli.commands import Protect
 from bnp_models.cli.folder import (
     columns_with,
+    in_order,
     located,
     reading_of,
     shows_progress,
@@ -20,9 +21,10 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, verdict_lines
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -32,13 +34,14 @@ from bnp_models.cli.release import (
 )
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import check_weights_for
+from bnp_models.data.display import counted
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.respelling import with_decimal_commas
-from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import warnings_of
@@ -72,9 +75,11 @@ def protect_sample(command: Protect) -> int:
         )
     if asked.strata is not None and not asked.k:
         raise UsageError("--strata: is used only with --k; add --k K, or leave --strata out")
+    require_population(command)
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
     ids = read_ids(command.data)
-    size, beside = command.population_size, _read_beside(command)
+    size, beside = command.size, _read_beside(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
     _check_released(command, inputs, beside)
@@ -123,10 +128,8 @@ def _check_released(command: Protect, inputs: Inputs, beside: pd.DataFrame) -> N
     data, asked, table = command.data, command.protection, records_of(persons_of(inputs.table))
     assert isinstance(table, Microdata)
     keys = inputs.changes.original.schema.variables
-    try:
+    with about("--carry, --link"):
         check_columns(beside, _carried(command), dict(asked.link), table.schema.variables)
-    except MicrodataError as error:
-        raise UsageError(f"--carry, --link: {error}") from None
     names = columns_of_file(data.sample, reading_of(data), keys)
     left_out = [quoted(name) for name in names if name not in (*keys, *beside, *data.drop)]
     if left_out:
@@ -169,8 +172,8 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     assert isinstance(table, Microdata)
     asked = command.protection
     with located(command.data):
-        check_table(table, command.population_size)
-        check_weights_for(command.data, persons_of(inputs.table), command.population_size)
+        check_table(table, command.size)
+        check_weights_for(command.data, persons_of(inputs.table), command.size)
     if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "
@@ -179,26 +182,18 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
         )
     if asked.refit and isinstance(inputs.table, WeightedMicrodata):
         raise UsageError("--refit: cannot be used with --weights; leave one of them out")
-    try:
+    with about("--importance"):
         check_names(table, dict(asked.importance), ())
-    except MicrodataError as error:
-        raise UsageError(f"--importance: {error}") from None
-    try:
+    with about("--no-merge"):
         check_names(table, {}, asked.no_merge)
-    except MicrodataError as error:
-        raise UsageError(f"--no-merge: {error}") from None
     if asked.suppress < 1:
         _tell_of_arbitrary_merges(command, inputs, table)
-    try:
+    with about("--k"):
         for target in _targets(command):
             target.check(table.schema)
-    except ValueError as error:
-        raise UsageError(f"--k: {error}") from None
-    try:
+    with about("--recode"):
         for text in filter(None, [";".join(asked.recode)]):
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
-    except MicrodataError as error:
-        raise UsageError(f"--recode: {error}") from None
 
 
 def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:
@@ -242,7 +237,7 @@ def _write_protected(
         tell("looking for recodings and suppressions ...")
     strata = None if asked.strata is None else beside[asked.strata].to_numpy(object)
     found = protect(
-        run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
+        run, command.size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=list(asked.recode), max_suppressed=asked.suppress,
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
         no_merge=asked.no_merge, k=_targets(command), strata=strata,
@@ -258,9 +253,7 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"], released=released
     )  # fmt: skip
-    reading = reading_of(data)
-    columns = columns_of_file(data.sample, reading, (*(data.variables or ()), *beside))
-    protected = released.frame[[name for name in columns if name in released.frame]]
+    protected = in_order(data, released.frame)
     commas = [name for name in inputs.changes.decimal_commas if name in protected]
     protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
@@ -305,19 +298,14 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
     drops = len(changes["recodings"]) - merges
     values, records = int(found.suppressed.sum()), int(found.suppressed.any(axis=1).sum())
     lines = [
-        f"{_number(merges, 'merge')} of levels, {_number(drops, 'variable')} dropped, "
-        f"{_number(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
+        f"{counted(merges, 'merge')} of levels, {counted(drops, 'variable')} dropped, "
+        f"{counted(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
         f"{after['loss']:.2f} bits of information per record are lost",
         f"expected population uniques: {before['tau1']['mean']:.1f} before, "
         f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "
         f"{after['tau1']['q975']:.0f})",
         why,
         *verdict_lines(changes),
-        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
+        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json, run.toml",
     ]
     return "\n".join(lines)
-
-
-def _number(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -39,7 +39,8 @@ def release_settings(command: Risk | Protect) -> dict[str, object]:
     return {
         "max_tau1": limits.max_tau1, "max_risk": limits.max_risk, "id": command.data.id,
         "title": filing.title, "author": filing.author,
-        **({"bom": command.bom} if isinstance(command, Risk) else {}),
+        **({"bom": command.bom, "first_row": command.first_row}
+           if isinstance(command, Risk) else {}),
     }  # fmt: skip
 
 

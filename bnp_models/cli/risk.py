@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import pandas as pd
@@ -13,9 +13,10 @@ from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.parts import Chains
+from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -30,10 +31,10 @@ from bnp_models.data.households import persons_of
 from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
-from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
+from bnp_models.inference.progress import Monitor
 from bnp_models.inference.run import Run, is_of_records
 from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
@@ -48,7 +49,7 @@ from bnp_models.risk.coarsening import (
     require_listable,
     single_drops,
 )
-from bnp_models.risk.coarser_risk import coarsen
+from bnp_models.risk.coarser_risk import CoarserRisk, coarsen
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
@@ -67,72 +68,113 @@ MOST_DROPS = 30
 """Variables each of which is dropped by itself: the time it takes grows with their square."""
 
 
+class _Checked(NamedTuple):
+    """What was asked for beside the risk, checked before chains are run."""
+
+    coarsenings: dict[str, Recoding]
+    """Coarser keys by their text."""
+    ids: pd.Series | None
+    """Identifiers of the records."""
+    scores: pd.DataFrame | None
+    """SUDA scores of the records."""
+    missing_keys: str
+    """How missing values are read."""
+
+
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    require_population(command)
     if command.fit.model in CELL_MODELS:
-        for name, given in (
-            ("validate", command.validate is not None), ("what-if", command.what_if),
-            ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
-            ("suda", command.suda is not None),
-            ("missing-keys", command.missing_keys),
-        ):  # fmt: skip
-            if given:
-                raise UsageError(
-                    f"--{name}: cannot be used with a model of cells (--model "
-                    f"{command.fit.model}); leave it out"
-                )
+        _refuse_with_cells(command)
         return with_strictness(command.limits, run_cell_risk(command), document)
-    data = command.data
-    if command.keys and data.variables is None:
-        names = dict.fromkeys(name for names in command.keys for name in names)
-        data = dataclasses.replace(data, variables=tuple(names))
-        command = dataclasses.replace(command, data=data)
+    command = _with_keys(command)
     inputs = checked_input(command)
-    coarsenings = _checked_coarsenings(command, inputs)
-    if command.validate is not None and isinstance(inputs.table, ContingencyTable):
-        raise UsageError(
-            "--validate: needs single records, but SAMPLE is a folder, of which only cell counts "
-            "are kept; leave --validate out"
-        )
-    ids = read_ids(data, command.all_records)
-    table = persons_of(inputs.table)
-    if command.all_records and isinstance(table, ContingencyTable):
-        raise UsageError(
-            "--all-records: needs single records, but SAMPLE is a folder, of which only cell "
-            "counts are kept; leave --all-records out"
-        )
-    scores = _suda(command, records_of(table))
-    weighted = isinstance(table, WeightedMicrodata)
-    reading = _reading_of_missing(command, records_of(table))
-    with located(data):
-        check_table(records_of(table), command.population_size, command.all_records, complete=False)
-        check_weights_for(data, table, command.population_size)
-    settings = recorded_settings(
-        command, inputs, population_size=command.population_size, validate=command.validate,
-        ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
-        all_records=command.all_records, suda=command.suda, **release_settings(command),
-        **({"missing_keys": reading} if table.has_missing else {}),
-    )  # fmt: skip
+    command = with_population(command, weights_of(inputs.table))
+    checked = _checked(command, inputs)
     evaluate = functools.partial(
         population_risk,
-        population_size=command.population_size,
+        population_size=command.size,
         ties=command.ties,
         all_records=command.all_records,
-        missing_keys=reading,
+        missing_keys=checked.missing_keys,
         progress=shows_progress(command.output),
     )
-    assert isinstance(inputs.model, PredictsCells)
-    # The bar shows no tau_1 of a sample with weights, which the monitor would take for a simple
-    # one, nor of one with missing values.
-    monitor = None if weighted or table.has_missing else tau1_monitor(
-        inputs.model, table, command.population_size, conditions=inputs.conditions
-    )  # fmt: skip
-    write = functools.partial(_write_risk, command, inputs, coarsenings, ids, scores)
+    write = functools.partial(_write_risk, command, inputs, checked)
+    settings, monitor = _settings(command, inputs, checked), _monitor(command, inputs)
     # Only the digest of its file is asked for from here on.
-    data.sample.release()
+    command.data.sample.release()
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, document)
+
+
+def _refuse_with_cells(command: Risk) -> None:
+    """Refuse options that models of cells do not have."""
+    for name, given in (
+        ("validate", command.validate is not None), ("what-if", command.what_if),
+        ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
+        ("suda", command.suda is not None),
+        ("missing-keys", command.missing_keys), ("first-row", command.first_row),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(
+                f"--{name}: cannot be used with a model of cells (--model "
+                f"{command.fit.model}); leave it out"
+            )
+
+
+def _with_keys(command: Risk) -> Risk:
+    """The command for all variables of --keys, if no others are named."""
+    if not command.keys or command.data.variables is not None:
+        return command
+    names = dict.fromkeys(name for names in command.keys for name in names)
+    data = dataclasses.replace(command.data, variables=tuple(names))
+    return dataclasses.replace(command, data=data)
+
+
+def _checked(command: Risk, inputs: Inputs) -> _Checked:
+    """Check what is asked for beside the risk."""
+    data, table = command.data, persons_of(inputs.table)
+    coarsenings = _checked_coarsenings(command, inputs)
+    for name, given in (
+        ("validate", command.validate is not None), ("all-records", command.all_records),
+        ("suda", command.suda is not None),
+    ):  # fmt: skip
+        if given and isinstance(table, ContingencyTable):
+            raise UsageError(
+                f"--{name}: needs single records, but SAMPLE is a folder, of which only cell "
+                f"counts are kept; leave --{name} out"
+            )
+    ids = read_ids(data, command.all_records)
+    scores = _suda(command, records_of(table))
+    missing_keys = _reading_of_missing(command, records_of(table))
+    with located(data):
+        check_table(records_of(table), command.size, command.all_records, complete=False)
+        check_weights_for(data, table, command.size)
+    return _Checked(coarsenings, ids, scores, missing_keys)
+
+
+def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any]:
+    """Settings that run.json records."""
+    missing = persons_of(inputs.table).has_missing
+    return recorded_settings(
+        command, inputs, population_size=command.size, validate=command.validate,
+        ties=command.ties, coarsenings=list(checked.coarsenings), baselines=command.baselines,
+        all_records=command.all_records, suda=command.suda, **release_settings(command),
+        **({"missing_keys": checked.missing_keys} if missing else {}),
+    )  # fmt: skip
+
+
+def _monitor(command: Risk, inputs: Inputs) -> Monitor | None:
+    """Function that puts tau_1 on the progress bar.
+
+    None for a sample with weights, which it would take for a simple one, or with missing values.
+    """
+    table = persons_of(inputs.table)
+    if isinstance(table, WeightedMicrodata) or table.has_missing:
+        return None
+    assert isinstance(inputs.model, PredictsCells)
+    return tau1_monitor(inputs.model, table, command.size, conditions=inputs.conditions)
 
 
 def _reading_of_missing(command: Risk, table: Records) -> str:
@@ -175,20 +217,17 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     assert not isinstance(conditions, Rules)
-    of = "--keys"
-    try:
+    with about("--keys"):
         sets = {
             f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
-        of = "--what-if"
+    with about("--what-if"):
         asked = {
             text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
             for text in command.what_if
         }
         require_listable(asked, table, conditions)
-    except MicrodataError as error:
-        raise UsageError(f"{of}: {error}") from None
     if table.num_variables > MOST_DROPS:
         _LOG.warning(
             "%s: %d key variables: the risk without each single variable is estimated only if "
@@ -204,11 +243,7 @@ def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
     """SUDA scores of the records, where they are asked for."""
     if command.suda is None:
         return None
-    if not isinstance(table, Microdata):
-        raise UsageError(
-            "--suda: needs single records, but SAMPLE is a folder, of which only cell counts are "
-            "kept; leave --suda out"
-        )
+    assert isinstance(table, Microdata)
     columns = ["suda", "dis_suda"]
     for name in columns:
         if name in (*table.schema.variables, command.data.id):
@@ -217,47 +252,26 @@ def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
                 "name; rename the column of SAMPLE"
             )
     largest = min(command.suda, table.num_variables)
-    try:
+    with about("--suda"):
         check_combinations(table.num_variables, largest, "give a smaller M, or fewer --variables")
-    except ValueError as error:
-        raise UsageError(f"--suda: {error}") from None
     return suda(table, largest).frame()[columns]
 
 
 def _write_risk(
-    command: Risk,
-    inputs: Inputs,
-    coarsenings: dict[str, Recoding],
-    ids: pd.Series | None,
-    scores: pd.DataFrame | None,
-    done: Finished[PopulationRisk],
+    command: Risk, inputs: Inputs, checked: _Checked, done: Finished[PopulationRisk]
 ) -> str:
     """Write the files of a risk; return what is said of it."""
     run, result, out = done.run, done.evaluated, done.out
     assert is_of_records(run)
-    output, chains, seed = command.output, inputs.chains, inputs.chains.seed
+    output, seed = command.output, inputs.chains.seed
     checks = predictive_checks(run)
     validation = None
     if command.validate is not None:
-        validation = _validate(run, command.validate, chains, shows_progress(output))
-    coarser = coarsen(
-        run, command.population_size, coarsenings, ties=command.ties,
-        missing_keys=command.missing_keys or MISSING_KEYS[0],
-    )  # fmt: skip
-    # A key without a constant has the figures of the whole key, and not those of fewer draws.
-    finest = records_of(persons_of(inputs.table)).schema.num_cells
-    coarser = {
-        text: dataclasses.replace(
-            one, tau1=result.tau1.ravel(), tau2=result.tau2.ravel(),
-            num_uniques=None if result.num_uniques is None else result.num_uniques.ravel(),
-        )
-        if one.table.schema.num_cells == finest else one
-        for text, one in coarser.items()
-    }  # fmt: skip
+        validation = _validate(run, command.validate, inputs.chains, shows_progress(output))
     found: dict[str, Any] = {
-        "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
-        "limits": limits_of(command.limits),
-        "baselines": baselines(baseline_cells(run.table, command.population_size))
+        "diagnosis": done.diagnosis, "checks": checks, "validation": validation,
+        "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
+        "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
@@ -270,7 +284,10 @@ def _write_risk(
 
     filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_table = functools.partial(write_records, result, ids=ids, beside=scores, bom=command.bom)
+    write_table = functools.partial(
+        write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom,
+        first_row=command.first_row,
+    )  # fmt: skip
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
         **({} if output.no_records else {table_name(command): write_table}),
@@ -278,11 +295,33 @@ def _write_risk(
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
             path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, **found,
+            records=not output.no_records, filing=filing, first_row=command.first_row, **found,
         ),
         **recoding_file(command.data, inputs.changes.recoding),
     })  # fmt: skip
     return risk_message(command, summary, out)
+
+
+def _coarser(
+    command: Risk, inputs: Inputs, checked: _Checked, result: PopulationRisk
+) -> dict[str, CoarserRisk]:
+    """Risk on coarser keys by their text.
+
+    A key without a constant has the figures of the whole key, and not those of fewer draws.
+    """
+    coarser = coarsen(
+        result.run, command.size, checked.coarsenings, ties=command.ties,
+        missing_keys=command.missing_keys or MISSING_KEYS[0],
+    )  # fmt: skip
+    finest = records_of(persons_of(inputs.table)).schema.num_cells
+    uniques = None if result.num_uniques is None else result.num_uniques.ravel()
+    whole: dict[str, Any] = {
+        "tau1": result.tau1.ravel(), "tau2": result.tau2.ravel(), "num_uniques": uniques,
+    }  # fmt: skip
+    return {
+        text: dataclasses.replace(one, **whole) if one.table.schema.num_cells == finest else one
+        for text, one in coarser.items()
+    }
 
 
 def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Validation:

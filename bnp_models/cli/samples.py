@@ -24,7 +24,7 @@ from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
-from bnp_models.data.schema import Label, MicrodataError, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
 from bnp_models.data.weights import read_weights
@@ -39,7 +39,7 @@ from bnp_models.zeros.settled import (
     in_words,
     keep_empty,
     missing_by_design,
-    ties,
+    not_applicable_zeros,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 from bnp_models.zeros.suggestions import settled_conditions
@@ -54,7 +54,7 @@ def read_sample(
     as_cells: bool = False,
     beside: Mapping[str, str] | None = None,
     keep_missing: bool = False,
-    tied: bool = False,
+    takes_zeros: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -68,7 +68,7 @@ def read_sample(
         Columns that are not modelled, by what they have.
     keep_missing
         Whether missing values are levels.
-    tied
+    takes_zeros
         Whether the model takes structural zeros, by which another column determines the values that
         are missing by design.
     """
@@ -84,30 +84,28 @@ def read_sample(
         table = read_contingency_table(data.sample, variables, data.levels, reading)
     else:
         table = read_microdata(data.sample, variables, data.levels, reading)
-    table = with_empty_levels(data, table, keep_missing, tied)
+    table = with_empty_levels(data, table, keep_missing, takes_zeros)
     if as_cells:
         with located(data):
             table.require_complete(f"the {fit.model} model of a folder")
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
-    tell_of_settled(data, table, tied)
+    tell_of_settled(data, table, takes_zeros)
     of_levels = None
-    if tied and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
+    if takes_zeros and (keep_missing or data.text.empty_as_level or data.text.settles_empty):
         with located(data):
-            of_levels = ties(table, _settling(data, table))
+            of_levels = not_applicable_zeros(table, _settling(data, table))
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
     conditions = conditions_of(data, records_of(table), of_levels)
     if conditions is None:
         return table, None, changes
-    try:
+    with errors_in(data.conditions or data.sample):
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
-    except MicrodataError as error:
-        raise error.in_file(data.conditions or data.sample) from None
     with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
@@ -137,6 +135,8 @@ def conditions_of(
         free = len(schema.variables) - of_levels.conditions.shape[1]
         codes = np.pad(of_levels.conditions, ((0, 0), (0, free)), constant_values=-1)
         given.append(StructuralZeros(schema, codes))
+    # Inequalities may exclude nothing among the levels of this sample.
+    given = [one for one in given if one.num_conditions]
     if len(given) < 2:
         return next(iter(given), None)
     # Those of the file keep their rows, which messages name.
@@ -149,7 +149,7 @@ def conditions_of(
 
 
 def with_empty_levels(
-    data: Data, table: Records, keep_missing: bool = False, tied: bool = True
+    data: Data, table: Records, keep_missing: bool = False, takes_zeros: bool = True
 ) -> Records:
     """Records in which missing values are levels, as far as options ask for it.
 
@@ -173,13 +173,13 @@ def with_empty_levels(
         )
     variables = {one.variable for one in made}
     others = [one for one in settled if one.variable not in variables]
-    untied = "" if tied else (
+    only_coded = "" if takes_zeros else (
         ", but the model takes no structural zeros, and may draw other values for these records"
     )  # fmt: skip
     for sentence in in_words(table, made):
         _LOG.warning(
             "%s: %s; these values become the level %r%s",
-            data.sample, sentence, NOT_APPLICABLE, untied,
+            data.sample, sentence, NOT_APPLICABLE, only_coded,
         )  # fmt: skip
     for sentence in missing_by_design(table, others):
         _LOG.warning("%s: %s", data.sample, sentence)
@@ -207,9 +207,9 @@ def read_household_sample(
         data.sample, given.household, given.household_variables or (), variables_of(data),
         data.levels, reading=reading_of(data),
     )  # fmt: skip
-    with_levels = with_empty_levels(data, table.persons, keep_missing, tied=False)
+    with_levels = with_empty_levels(data, table.persons, keep_missing, takes_zeros=False)
     persons, changes = recoded(
-        data, with_levels, fit.named_ordered, fit.groups, True, fit.orders_numbers
+        data, with_levels, fit.named_ordered, fit.groups, table.of_household, fit.orders_numbers
     )
     assert isinstance(persons, Microdata)
     roles = given_roles(given, persons)
@@ -225,13 +225,13 @@ def read_household_sample(
         except MicrodataError as error:
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given, error)
-    _check_household_columns(data, table, head, given.head)
+    _check_household_columns(data, table, head, given)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     return table, rules, changes
 
 
 def _check_household_columns(
-    data: Data, table: Households, head: tuple[str, Label] | None, asked: str | None
+    data: Data, table: Households, head: tuple[str, Label] | None, given: HouseholdFit
 ) -> None:
     """Say, or refuse, that variables of persons are about their households.
 
@@ -260,13 +260,23 @@ def _check_household_columns(
             "not: if it is a variable of households, name it in --household-variables",
             data.sample, listed(map(repr, found.same)),
         )  # fmt: skip
-    if head is None and asked == "auto" and found.heads:
+    if head is not None or given.head != "auto":
+        return
+    if found.heads:
         name, label = found.heads[0]
         _LOG.warning(
             "%s: one person of each household has %s = %r, as its head would, but no label is "
             "known as that of a head, so that heads are modelled like other persons; if it is the "
             "head, say so by a row %s of --roles",
             data.sample, name, text_of(label), as_option(["head", text_of(label)]),
+        )  # fmt: skip
+    elif given.rules is None and (table.sizes > 1).any():
+        _LOG.warning(
+            "%s: no column says how the persons of a household are related to its head (head, "
+            "spouse, child, ..), so that couples are not modelled: synthetic couples are about as "
+            "often of one sex as of two, and their ages are hardly related; add such a column "
+            "(--roles FILE says what labels of your own mean), or release no figures on couples",
+            data.sample,
         )  # fmt: skip
 
 
@@ -375,7 +385,7 @@ def recoded(
     table: Records,
     ordered: Names = (),
     groups: Sequence[tuple[str, Source]] | None = None,
-    of_households: bool = False,
+    of_household: np.ndarray | None = None,
     by_order: bool = False,
 ) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
@@ -386,8 +396,8 @@ def recoded(
         What was asked for, and the records as they were read.
     ordered, groups
         Variables that are named as ordered, and files of groups of levels.
-    of_households
-        Whether the records are persons of households.
+    of_household
+        (n,) household of each record, if the records are persons of households.
     by_order
         Whether other variables of many numbers are ordered too.
 
@@ -398,6 +408,7 @@ def recoded(
         what they are needed for: dates among ranges, or codes among numbers.
     """
     bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
+    of_households = of_household is not None
     by, named = _asked_recodings(data, table, of_households)
     given = {name: of for name, of in by.items() if of is not None}
     with located(data):
@@ -415,7 +426,7 @@ def recoded(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
                 "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
-        binned, made = bin_columns(merged, bins)
+        binned, made = bin_columns(merged, bins, of_household)
         for name in bins:
             say_kept(data, "--bins", name, table, made[name].labels)
         for name, number in top.items():

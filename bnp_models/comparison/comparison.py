@@ -30,7 +30,7 @@ from bnp_models.synthesis.predictive_checks import PredictiveChecks, predictive_
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 NUM_DRAWS = 200
-"""Draws of a run that are averaged over, at the most."""
+"""Largest number of draws of a run over which probabilities are averaged."""
 
 
 def held_out_log_probability(
@@ -48,18 +48,18 @@ def held_out_log_probability(
     run
         Chains that kept the model's ``parameters``.
     codes
-        (m, J) level codes of complete records that the run has not seen, in the sample's schema;
-        or a table, or a data frame of these.
+        (m, J) level codes, in the sample's schema, of complete records that the run has not seen;
+        or a table or a data frame of such records.
     method, key
         As for `population_risk`.
     num_samples
-        Draws that are averaged over, evenly spaced, at the most.
+        Largest number of draws over which probabilities are averaged; they are evenly spaced.
 
     Returns
     -------
     log_p
-        (m,) logarithms of the mean probability of each record's cell over the draws; under
-        structural zeros among the feasible cells.
+        (m,) logarithms of the mean over draws of the probability of each record's cell, given that
+        the cell is feasible.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class Compared:
     checks: PredictiveChecks
     """Comparison of the whole sample with its replicates."""
     risk: PopulationRisk | None
-    """Risk of the whole sample, where the population's size was given."""
+    """Risk of the whole sample, if the population's size was given."""
 
     @property
     def held_out(self) -> float:
@@ -151,9 +151,9 @@ class Comparison:
     models: dict[str, Compared]
     """In the order given."""
     num_folds: int
-    """Parts that the sample was cut into."""
+    """Number of parts into which the sample was divided."""
     folds: int
-    """How many of them were held out, one at a time."""
+    """Number of parts that were held out, one at a time."""
 
     @property
     def best(self) -> str:
@@ -163,9 +163,9 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per model, the best first.
 
-        "held_out" is the mean log probability of a held-out record in nats, "behind" its difference
-        from the best model, with the standard error of this difference over the records, and
-        "z_uniques" the z of the predictive check of the sample uniques.
+        "held_out" is the mean log probability of a held-out record in nats; "behind" is its
+        difference from that of the best model, and "behind_se" the standard error of this
+        difference over records; "z_uniques" is the z of the predictive check of sample uniques.
         """
         best = self.models[self.best].log_probabilities
         rows = []
@@ -223,7 +223,7 @@ def compare(
     checkpoint
         Folder in which every run of chains has a folder of its own, for ``resume=True``.
     options
-        Of `sample`: num_chains, num_warmup, num_samples, thin and so on.
+        Options of `sample`, such as num_chains, num_warmup, num_samples and thin.
 
     Returns
     -------

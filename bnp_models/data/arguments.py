@@ -1,12 +1,11 @@
 """Checks of the types of arguments, which are wrong if, for example, two arguments are swapped."""
 
 from numbers import Real
-from typing import Any
 
 from bnp_models.data.messages import listed, quoted
 
 
-def check_kind(kinds: type | tuple[type, ...], call: str, **given: Any) -> None:
+def check_kind(kinds: type | tuple[type, ...], call: str, **given: object) -> None:
     """Raise TypeError unless the arguments are of a given type.
 
     Parameters
@@ -29,7 +28,7 @@ def check_kind(kinds: type | tuple[type, ...], call: str, **given: Any) -> None:
         raise TypeError(f"{name} must be of type {wanted}, not {described(value)}; write {call}")
 
 
-def check_number(**given: Any) -> None:
+def check_number(**given: object) -> None:
     """Raise TypeError unless arguments are numbers."""
     for name, value in given.items():
         if not isinstance(value, Real) or isinstance(value, bool):

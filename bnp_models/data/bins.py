@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.bin_values import FEW, BinValues
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.label_numbers import plain_number, read_numbers, written
 from bnp_models.data.messages import quoted
@@ -16,10 +17,6 @@ from bnp_models.data.microdata import Records, as_records
 from bnp_models.data.recoding import Merged, Recoding, digits
 from bnp_models.data.respelling import require_readable
 from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of, unknown_variable
-
-# So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
-# is the value of one record.
-_BEYOND = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +47,8 @@ class Bins(Merged):
     100."""
     decimals: int | None
     """Number of decimals of values that are text; None if the values are numbers."""
+    within: tuple[BinValues | None, ...]
+    """What is drawn in each bin; None where the label is drawn itself."""
 
     @classmethod
     def choose(
@@ -58,6 +57,7 @@ class Bins(Merged):
         values: Sequence[Label],
         counts: np.ndarray,
         number: int,
+        holders: np.ndarray | None = None,
     ) -> "Bins":
         """Choose about `number` bins that hold about as many records each.
 
@@ -72,6 +72,9 @@ class Bins(Merged):
             (V,) number of records with each value.
         number
             Approximate number of bins for the numbers.
+        holders
+            (V,) number of households with each value, if the records are persons of households. By
+            default `counts`.
 
         Raises
         ------
@@ -106,10 +109,13 @@ class Bins(Merged):
             )
         others, above = _beside(variable, values, numbers)
         count = np.asarray(counts)[order]
-        total, labels, ends = np.cumsum(count), [], []
+        held = count if holders is None else np.asarray(holders)[order]
+        total, labels, ends, drawn = np.cumsum(held), [], [], []
         for first, last in _runs(x, count, count.sum() / number):
             low, high, unit = _ends(x, total, first, last)
             ends.append((low, high, unit))
+            inside = slice(first, last + 1)
+            drawn.append(BinValues.of(ends[-1], x[inside], count[inside], held[inside]))
             if low == high and low in x:
                 labels.append(values[order[x.index(low)]])
             else:
@@ -120,6 +126,7 @@ class Bins(Merged):
         decimals = None
         if any(isinstance(values[i], str) for i in order):
             decimals = max(len(text_of(values[i]).partition(".")[2]) for i in order)
+        within_bins = (*[None] * len(others), *drawn, *[None] * len(above))
         labels = [*others, *labels, *above]
         cuts = list(map(digits, lows[len(others) :][: len(ends)]))
         between = [f"{low} to <{high}" for low, high in zip(cuts, cuts[1:], strict=False)]
@@ -127,10 +134,17 @@ class Bins(Merged):
         codes = {text_of(label): b for b, label in enumerate(labels)}
         code = [len(others), *range(len(others), len(others) + len(ends))]
         within = dict(zip(ranges, code, strict=True))
-        return cls(variable, tuple(labels), codes, within, lows, highs, units, decimals)
+        return cls(
+            variable, tuple(labels), codes, within, lows, highs, units, decimals, within_bins
+        )  # fmt: skip
 
     def draw(self, rng: np.random.Generator, codes: np.ndarray) -> pd.Series:
-        """Draw a value of each bin; all values between the ends of a bin have the same probability.
+        """Draw a value of each bin.
+
+        A value that at least five records share is drawn as often as they have it. Of other records
+        only the roundness of their values is imitated, such as multiples of 50: values that are
+        equally round, at least five, are drawn with the same probability, whether a record has them
+        or not.
 
         Parameters
         ----------
@@ -140,13 +154,17 @@ class Bins(Merged):
             (m,) codes of bins, -1 where missing.
         """
         b = np.asarray(codes)
-        steps = np.nan_to_num((self.high - self.low) / self.unit).round().astype(np.int64)
-        value = self.low[b] + rng.integers(steps[b] + 1) * self.unit[b]
+        steps = np.zeros(len(b), np.int64)
+        for code, within in enumerate(self.within):
+            if within is not None:
+                here = np.flatnonzero(b == code)
+                steps[here] = within.draw(rng, len(here))
+        value = self.low[b] + steps * self.unit[b]
         made = np.empty(len(b), object)
         for i, (k, x) in enumerate(zip(b, value, strict=True)):
             if k < 0:
                 made[i] = None
-            elif np.isnan(x) or steps[k] == 0:
+            elif np.isnan(x) or self.low[k] == self.high[k]:
                 made[i] = self.labels[k]
             elif self.decimals is None:
                 made[i] = plain_label(float(f"{x:.12g}"))
@@ -161,7 +179,9 @@ class Bins(Merged):
 
 
 def bin_columns(
-    table: Records | pd.DataFrame, numbers: Mapping[str, int]
+    table: Records | pd.DataFrame,
+    numbers: Mapping[str, int],
+    of_household: np.ndarray | None = None,
 ) -> tuple[Records, dict[str, Bins]]:
     """Put the values of numeric columns into bins.
 
@@ -171,6 +191,9 @@ def bin_columns(
         Records with the values as levels, or a data frame.
     numbers
         By variable, the approximate number of bins.
+    of_household
+        (n,) household of each person, if the records are persons of households. A value that the
+        persons of one household share is then not taken for a value of several records.
 
     Returns
     -------
@@ -194,7 +217,12 @@ def bin_columns(
         if variable not in table.schema.variables:
             raise unknown_variable(variable, table.schema.variables, "variable")
         levels = table.schema.levels[table.schema.variables.index(variable)]
-        bins[variable] = Bins.choose(variable, levels, level_counts(table, variable), number)
+        counts, holders = level_counts(table, variable), None
+        if of_household is not None:
+            codes = table.codes[:, table.schema.variables.index(variable)]
+            pairs = np.unique(np.stack([of_household, codes])[:, codes >= 0], axis=1)
+            holders = np.bincount(pairs[1], minlength=len(levels))
+        bins[variable] = Bins.choose(variable, levels, counts, number, holders)
     return in_bins(table, bins), bins
 
 
@@ -322,7 +350,7 @@ def _joined(runs, count, size) -> list[tuple[int, int]]:
 
     i = 0
     while len(runs) > 1 and i < len(runs):
-        if held(runs[i]) >= _BEYOND:
+        if held(runs[i]) >= FEW:
             i += 1
             continue
         # Values with a bin of their own keep it where there is another neighbour.
@@ -344,11 +372,11 @@ def _ends(x, total, first, last) -> tuple[Fraction, Fraction, Fraction]:
     while x[last] - x[first] > unit * 10**15:
         unit *= 10
     if first == 0:
-        low = x[min(int(np.searchsorted(total, _BEYOND)), last)]
+        low = x[min(int(np.searchsorted(total, FEW)), last)]
     else:
         low = _between(x[first - 1], x[first])
     if last == len(x) - 1:
-        high = x[max(int(np.searchsorted(total, total[-1] - _BEYOND, side="right")), first)]
+        high = x[max(int(np.searchsorted(total, total[-1] - FEW, side="right")), first)]
     else:
         # The largest multiple below the next bin.
         high = (math.ceil(_between(x[last], x[last + 1]) / unit) - 1) * unit

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from bnp_models.data.layout import Layout, Row, find_layout
-from bnp_models.data.messages import listing, quoted, reason
+from bnp_models.data.messages import install_command, listing, quoted, reason
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -122,8 +122,8 @@ def _errors(source: Source) -> Iterator[None]:
     """Raise the errors of reading a workbook as errors of input."""
     if importlib.util.find_spec("openpyxl") is None:
         raise MicrodataError(
-            "can be read only with the package openpyxl; install it: pip install "
-            "'bnp-models[formats]', or save the sheet as CSV",
+            "can be read only with the package openpyxl; save the sheet as CSV, or install the "
+            f"package: {install_command('openpyxl')}",
             file=source,
         )
     try:

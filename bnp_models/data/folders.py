@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,10 +23,20 @@ from bnp_models.data.reading import (
 )
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import is_respelled, respelled_labels, tell_of_trimmed
-from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
+from bnp_models.data.schema import (
+    Label,
+    Levels,
+    MicrodataError,
+    Schema,
+    choose_variables,
+    errors_in,
+)
 from bnp_models.data.source import Source, opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import replacing
+
+if TYPE_CHECKING:
+    from pyarrow import ChunkedArray, Table
 
 # Records of a batch, and of a file that is written.
 _BATCH, _RECORDS_OF_FILE = 2**19, 2**21
@@ -81,10 +91,8 @@ def read_contingency_table(
         declared, chosen = choose_columns(
             source, levels, lambda names: choose_variables(variables, names), reading
         )
-        try:
+        with errors_in(source):
             return _tabulate(source, chosen, declared, reading)
-        except MicrodataError as error:
-            raise error.in_file(source) from None
 
 
 def _tabulate(source, variables, declared, reading) -> ContingencyTable:
@@ -166,7 +174,7 @@ def _respelled(
 
 
 def _factorized(
-    column: Any, name: str, reading: Reading, trimmed: set[str]
+    column: "ChunkedArray", name: str, reading: Reading, trimmed: set[str]
 ) -> tuple[np.ndarray, list[Label]]:
     """Index of each record's value, -1 where missing, and the values, "" for a missing one.
 
@@ -214,7 +222,7 @@ def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> 
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _labelled(schema: Schema, codes: np.ndarray) -> Any:
+def _labelled(schema: Schema, codes: np.ndarray) -> "Table":
     """Labels that codes stand for, as a ``pyarrow.Table``."""
     from pyarrow import DictionaryArray, array, table
 

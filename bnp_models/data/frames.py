@@ -10,7 +10,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import RECORDS, Microdata, Records
-from bnp_models.data.schema import Label, MicrodataError, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.weight_classes import require_unweighted
 
 Tabular: TypeAlias = Records | Households | pd.DataFrame
@@ -144,10 +144,8 @@ def code_together(
 
 def _named(name, given, table):
     """A table, or a frame coded like it; errors name the file."""
-    try:
+    with errors_in(name):
         return code_like(given, table)
-    except MicrodataError as error:
-        raise error.in_file(name) from None
 
 
 def _levels_of(original: pd.DataFrame, files: Sequence[pd.DataFrame]) -> dict[str, list[Label]]:

@@ -2,15 +2,15 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pandas as pd
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of
+from bnp_models.data.schema import Label, MicrodataError, errors_in, plain_label, text_of
 from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, layout_of, text_rows
 
@@ -48,7 +48,7 @@ class Hierarchy:
                     )
 
     @classmethod
-    def of(cls, given: "Hierarchy | pd.DataFrame | str | PathLike") -> "Hierarchy":
+    def of(cls, given: "HierarchyLike") -> "Hierarchy":
         """Hierarchy of a table: the first column has the levels, the next their groups, and so on.
 
         Parameters
@@ -75,15 +75,13 @@ class Hierarchy:
                     lines.append(line)
                     known = len(cells) in layout.widths
                     rows.append([cells[j] for j in layout.positions] if known else cells)
-        try:
+        with errors_in(source, lines):
             if header[0] != "level":
                 raise MicrodataError(
                     f"the header begins with {quoted(header[0])} and not with level; write "
                     "level,group[,group..]"
                 )
             return cls(_texts(header, rows))
-        except MicrodataError as error:
-            raise error.in_file(source, lines) from None
 
     def __repr__(self) -> str:
         """Return the size of the hierarchy, and a digest that distinguishes it from others."""
@@ -183,11 +181,16 @@ class Hierarchy:
         return Hierarchy(tuple(rows))
 
 
+HierarchyLike: TypeAlias = Hierarchy | pd.DataFrame | str | PathLike
+"""A hierarchy, or a table of it."""
+
 Hierarchies: TypeAlias = tuple[tuple[str, Hierarchy], ...]
 """Hierarchies of some variables, by name."""
 
 
-def as_hierarchies(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hierarchies:
+def as_hierarchies(
+    given: Mapping[str, HierarchyLike] | Iterable[tuple[str, HierarchyLike]],
+) -> Hierarchies:
     """Hierarchies of variables by name: frames, or files, or what they have become.
 
     Raises
@@ -204,9 +207,9 @@ def as_hierarchies(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hier
     return tuple(found.items())
 
 
-def numbered(groups: Iterable[Any]) -> Partition:
+def numbered(groups: Iterable[Hashable]) -> Partition:
     """Numbers of groups, in the order in which they come."""
-    numbers: dict[Any, int] = {}
+    numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
 
 
@@ -216,7 +219,7 @@ def members_of(partition: Partition) -> list[tuple[int, ...]]:
     return [tuple(c for c, group in enumerate(partition) if group == g) for g in groups]
 
 
-def _texts(header: list[str], rows: list[list[Any]]) -> tuple[tuple[str, ...], ...]:
+def _texts(header: list[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], ...]:
     """Rows of texts."""
     if len(header) < 2:
         raise MicrodataError("has no column of groups; write level,group[,group..]")

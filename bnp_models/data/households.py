@@ -245,11 +245,9 @@ class Households:
         MicrodataError
             As :meth:`from_frame`.
         """
-        of_household = np.empty(self.num_persons, np.int64)
-        of_household[self.rows] = np.repeat(np.arange(self.n), self.sizes)
         schema = self.schema
         return self._arranged(
-            persons, of_household, self.ids, schema.household, schema.household_level, head,
+            persons, self.of_household, self.ids, schema.household, schema.household_level, head,
             schema.id_position,
         )  # fmt: skip
 
@@ -257,10 +255,14 @@ class Households:
         """Return the persons with their labels and household identifiers, in the order of
         ``rows``: the frame that was coded, or synthetic persons in the same columns."""
         frame = self.persons.to_frame()
-        of_household = np.repeat(np.arange(self.n), self.sizes)
-        ids = self.ids[of_household[np.argsort(self.rows, kind="stable")]]
+        ids = self.ids[self.of_household]
         frame.insert(self.schema.id_position, self.schema.household, pd.Series(ids).infer_objects())
         return frame
+
+    @property
+    def of_household(self) -> np.ndarray:
+        """(N,) household of each person, in the order of ``rows``, counted from 0."""
+        return np.repeat(np.arange(self.n), self.sizes)[np.argsort(self.rows, kind="stable")]
 
     @cached_property
     def persons(self) -> Microdata:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.bins import level_counts
-from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.microdata import Microdata, Records, once_for_each_table
 from bnp_models.data.notation import looks_like_number
 from bnp_models.data.schema import plain_label, text_of
 
@@ -103,9 +103,15 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     >>> bnp.identifying_variables(table)
     []
     """
+    return [one for one in _identifying(table) if one.variable not in but]
+
+
+@once_for_each_table
+def _identifying(table: Records) -> tuple[Identifying, ...]:
+    """Find such variables among all."""
     found = []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
-        if name in but or len(labels) < LEAST_VALUES:
+        if len(labels) < LEAST_VALUES:
             continue
         counts = level_counts(table, name)
         values, known = int((counts > 0).sum()), counts.sum()
@@ -123,7 +129,7 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
             found.append(Identifying(name, values, alone, float(known / values), are_numbers))
         elif numbers > MOST_NUMBERS:
             found.append(Identifying(name, values, alone, None, are_numbers))
-    return found
+    return tuple(found)
 
 
 def _are_groups(table: Records, name: str, counts: np.ndarray, are_numbers: bool) -> bool:

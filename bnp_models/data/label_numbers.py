@@ -324,6 +324,20 @@ def require_numbers(labels: Sequence[Label], need: str) -> list[Interval | None]
     return intervals
 
 
+def unit_of(labels: Sequence[Label]) -> str:
+    """Return the unit of the numbers of a variable, such as "year"; empty if none or several.
+
+    Examples
+    --------
+    >>> from bnp_models.data.label_numbers import unit_of
+    >>> unit_of(["under 15 years", "15 to 24 years", "unknown"])
+    'year'
+    """
+    read = map(_read, labels)
+    units = {one.unit for one in read if one is not None and one.unit}
+    return units.pop() if len(units) == 1 else ""
+
+
 def numbers_among(labels: Sequence[Label]) -> list[Interval]:
     """Return the intervals of those labels of a variable that can be read as numbers."""
     return [interval for interval in read_numbers(labels) if interval is not None]

@@ -7,7 +7,7 @@ from bnp_models.data.bins import level_counts
 from bnp_models.data.display import counted, first_parts
 from bnp_models.data.label_numbers import TrueNumber, overlapping, plain_number
 from bnp_models.data.messages import as_option, listed, quoted
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Records, once_for_each_table
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.data.sentinels import codes_among, looks_missing
 from bnp_models.data.spelling import ranges_of_dates, several_spellings, shown
@@ -20,6 +20,7 @@ _MANY = 12
 _PAIRS = 6
 
 
+@once_for_each_table
 def missing_codes(table: Records) -> dict[str, list[str]]:
     """Return texts of the labels that look like codes of missing values, by variable.
 

@@ -3,7 +3,18 @@
 import csv
 import io
 import shlex
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
+
+
+def warn_of_new_name(old: str, new: str) -> None:
+    """Warn the caller of a function's caller that something has another name now."""
+    warnings.warn(
+        f"{old} is {new} now; the old name goes with the first release",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 def quoted(value: object) -> str:
@@ -51,3 +62,9 @@ def reason(error: Exception) -> str:
     """Return the reason of an error in one line."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def install_command(package: str) -> str:
+    """Return the command that installs a package for the Python that runs."""
+    python = sys.executable or "python"
+    return f"{in_quotes(python) if ' ' in python else python} -m pip install {package}"

@@ -1,9 +1,10 @@
 """Coded categorical microdata: records of level codes under a schema."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import NamedTuple, TypeAlias, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -196,6 +197,21 @@ Records: TypeAlias = Microdata | ContingencyTable
 
 RECORDS = (Microdata, ContingencyTable)
 """Their types."""
+
+FoundT = TypeVar("FoundT")
+
+
+def once_for_each_table(find: Callable[[Records], FoundT]) -> Callable[[Records], FoundT]:
+    """Make a function of one table compute its result once for each table, and keep it with it."""
+    results: WeakKeyDictionary[Records, FoundT] = WeakKeyDictionary()
+
+    @wraps(find)
+    def found(table: Records) -> FoundT:
+        if table not in results:
+            results[table] = find(table)
+        return results[table]
+
+    return found
 
 
 TableT = TypeVar("TableT")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
@@ -25,6 +25,7 @@ from bnp_models.data.schema import (
     Schema,
     choose_variables,
     declared_levels,
+    errors_in,
     first_repeated,
     levels_of_frame,
     plain_label,
@@ -47,6 +48,9 @@ from bnp_models.data.text_files import (
     text_rows,
     written_as,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _LOG = logging.getLogger(__name__)
 
@@ -144,20 +148,16 @@ def read_coded(
                 tell_of_unused(
                     source, name, frame[name].cat.categories.difference(kept, sort=False)
                 )
-        try:
+        with errors_in(source):
             kept = frame[[name for name in chosen if name in identifiers]]
             frame, declared = respelled(frame.drop(columns=kept), declared, source, reading)
-        except MicrodataError as error:
-            raise error.in_file(source) from None
     for name in frame if reading.missing or reading.missing_of else ():
         # Those that are spelt as others now.
         frame[name] = _without_missing(frame[name], name, reading)
     if not kept.empty:
         frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
-    try:
+    with errors_in(source, lines):
         return code(frame, declared)
-    except MicrodataError as error:
-        raise error.in_file(source, lines) from None
 
 
 def tell_of_unused(source: Source, variable: str, unused: Sequence[Label]) -> None:
@@ -185,11 +185,9 @@ def choose_columns(
     names = columns_of_file(source, reading, wanted)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
-    try:
+    with errors_in(source):
         declared = declared_levels(levels, names)
         chosen = choose(names)
-    except MicrodataError as error:
-        raise error.in_file(source) from None
     return {
         name: [label for label in kept if not stands_for_missing(label, name, reading)]
         for name, kept in declared.items()
@@ -237,10 +235,8 @@ def read_levels(
         if is_labelled(source) and not {"variable", "level"} <= set(columns_of_file(source)):
             return _levels_of_labels(source, names)
         frame, lines = read_frame(source, ("variable", "level"))
-    try:
+    with errors_in(source, lines):
         return levels_of_frame(frame, names)
-    except MicrodataError as error:
-        raise error.in_file(source, lines) from None
 
 
 def read_frame(
@@ -269,10 +265,8 @@ def read_frame(
     """
     with opened(path) as source:
         names = columns_of_file(source, reading, columns or ())
-        try:
+        with errors_in(source):
             chosen = choose_variables(columns, names)
-        except MicrodataError as error:
-            raise error.in_file(source) from None
         frame, lines = _read_columns(source, names, chosen, reading)
         check_rows(source, frame, lines)
     if reading.missing or reading.missing_of:
@@ -399,7 +393,7 @@ def is_parquet(source: Source) -> bool:
     return source.is_folder or Path(source).suffix.lower() in _PARQUET_SUFFIXES
 
 
-def parquet_dataset(source: Source) -> Any:
+def parquet_dataset(source: Source) -> "Dataset":
     """Open a Parquet file, or a folder of them, as a ``pyarrow.dataset.Dataset``."""
     return source.once("dataset", lambda: _parquet_dataset(source))
 
@@ -423,7 +417,7 @@ def parquet_names(source: Source) -> dict[str, str]:
     return source.once("parquet names", find)
 
 
-def _parquet_dataset(source: Source) -> Any:
+def _parquet_dataset(source: Source) -> "Dataset":
     """Find the files, and the schema of the first."""
     from pyarrow import dataset
 

@@ -27,6 +27,7 @@ from bnp_models.data.schema import (
     Label,
     MicrodataError,
     Schema,
+    errors_in,
     first_repeated,
     in_type_of,
     plain_label,
@@ -267,10 +268,8 @@ class Recoding:
         """
         with opened(path) as source:
             frame, lines = read_frame(source, COLUMNS)
-        try:
+        with errors_in(source, lines):
             return cls.of(original, _read_rows(frame, original))
-        except MicrodataError as error:
-            raise error.in_file(source, lines) from None
 
     def to_file(self, path: str | PathLike) -> None:
         """Write the recoding as a table that a person can read and edit; see `from_file`.

@@ -1,10 +1,11 @@
 """Names and levels of categorical variables, and the error for input that cannot be used."""
 
+import contextlib
 import decimal
 import hashlib
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from os import PathLike
 from typing import TypeAlias, TypeVar
@@ -82,6 +83,15 @@ class MicrodataError(ValueError):
         """
         line = self.line if lines is None or self.row is None else lines[self.row]
         return MicrodataError(self.problem, file=file, row=self.row, line=line, column=self.column)
+
+
+@contextlib.contextmanager
+def errors_in(file: str | PathLike, lines: Sequence[int] | None = None) -> Iterator[None]:
+    """Name a file, and the line of the record, in an error about what the file has."""
+    try:
+        yield
+    except MicrodataError as error:
+        raise error.in_file(file, lines) from None
 
 
 @dataclass(frozen=True)

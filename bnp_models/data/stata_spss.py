@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
-from bnp_models.data.messages import reason
+from bnp_models.data.messages import install_command, reason
 from bnp_models.data.schema import Label, plain_label
 from bnp_models.data.source import Source, opened
 
@@ -343,8 +343,8 @@ def _pyreadstat():
         import pyreadstat
     except ImportError:
         raise FormatError(
-            "Stata and SPSS files need pyreadstat; install it: pip install pyreadstat (or "
-            "bnp-models[formats])"
+            "Stata and SPSS files need the package pyreadstat; install it: "
+            f"{install_command('pyreadstat')}"
         ) from None
     return pyreadstat
 

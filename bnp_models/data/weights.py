@@ -14,7 +14,7 @@ from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.respelling import plain_numbers
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, errors_in
 from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 
@@ -242,10 +242,8 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     with opened(path) as source:
         frame, lines = read_frame(source, (column,), reading)
         reading = dataclasses.replace(reading, numbers=(*reading.numbers, column))
-        try:
+        with errors_in(source):
             values = plain_numbers(frame[column], column, source, reading)
-        except MicrodataError as error:
-            raise error.in_file(source) from None
     weights = np.empty(len(frame))
     for row, value in enumerate(values):
         try:

@@ -1,4 +1,4 @@
-"""Synthetic files judged by their original: utility, impossible records, attacks."""
+"""Synthetic files compared with their original: utility, impossible records, attacks."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Distances of synthetic records to the closest original one, and to those of a holdout."""
+"""Distances of synthetic records to the closest record of the original, and of a holdout."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from bnp_models.evaluation.files import coded_files
 from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.options import key_or_default
 
-# Synthetic records of a file that are looked at, at most, and pairs compared at once.
+# Largest number of synthetic records of a file that are compared, and of pairs compared at once.
 _MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
 
 
@@ -32,14 +32,13 @@ class ClosestRecords(NamedTuple):
     original_by_distance: tuple[Share, ...]
     """The same for records of the original and their closest other record of the original."""
     holdout_by_distance: tuple[Share, ...] | None
-    """With a holdout: the same for synthetic records and their closest record of the holdout, of
-    which as many records are taken as the original has."""
+    """With a holdout: the same for synthetic records and their closest record of the holdout. The
+    original and the holdout are reduced to the same number of records for this."""
     closer_to_original: Share | None
-    """Share of the synthetic records that are closer to the original than to the holdout, ties
-    count half. It is 0.5 if synthetic records are no closer to the records that they were made
-    from."""
+    """Share of the synthetic records that are closer to the original than to the holdout; a record
+    with equal distances counts half. It is 0.5 if they are no closer to the original."""
     standard_error: float | None
-    """Standard error of this share if it were 0.5 and the records were independent."""
+    """Standard error of this share if its expected value is 0.5 and records are independent."""
 
 
 def closest_records(
@@ -49,7 +48,7 @@ def closest_records(
     *,
     key: jax.Array | None = None,
 ) -> ClosestRecords:
-    """Measure how close synthetic records are to the original's.
+    """Measure how close synthetic records are to those of the original.
 
     Parameters
     ----------
@@ -58,8 +57,8 @@ def closest_records(
     holdout
         Records of the same population from which the synthetic records were not made.
     key
-        Random key of two choices: of 5,000 records, if a file has more; and of the records of the
-        holdout or of the original that are left out so that both have the same number. Default:
+        Random key. It chooses 5,000 records if a file has more, and the records of the holdout or
+        of the original that are left out so that both have the same number. Default:
         `jax.random.key(0)`.
 
     Raises
@@ -69,8 +68,8 @@ def closest_records(
 
     References
     ----------
-    Platzer, M. & Reutterer, T. (2021), doi:10.3389/fdata.2021.679939: the share that is closer to
-    the records that the files were made of than to a holdout.
+    Platzer, M. & Reutterer, T. (2021), doi:10.3389/fdata.2021.679939, for the share of records that
+    are closer to the original than to a holdout.
 
     Examples
     --------
@@ -93,7 +92,7 @@ def closest_records(
     )  # fmt: skip
     if holdout is None:
         return ClosestRecords(*by_distance, None, None, None)
-    # As many records of both: the more there are, the closer one is.
+    # Both have the same number of records, because in a larger file the closest record is closer.
     apart, of_holdout = _cells(holdout)
     size = min(counts.sum(), of_holdout.sum())
     near = known[_thinned(rng, counts, size) > 0]
@@ -115,21 +114,21 @@ def _cells(table):
 
 
 def _thinned(rng, counts, most):
-    """Counts of all records of cells, or of so many chosen at random."""
+    """Counts of the cells for at most `most` records, which are chosen at random."""
     if counts.sum() <= most:
         return counts
     return rng.multivariate_hypergeometric(counts, most, method="marginals")
 
 
 def _records(rng, codes, counts):
-    """Codes of the records of cells, or of some."""
+    """Codes of the records of cells; if there are too many, of some chosen at random."""
     return np.repeat(codes, _thinned(rng, counts, _MOST_RECORDS), axis=0)
 
 
 def _distances(records, codes, counts=None):
-    """Variables in which each record differs from the closest cell, at the least.
+    """Number of variables in which each record differs from the closest cell.
 
-    With `counts` the records are of these cells, and each is compared with the others.
+    With `counts` the records are in these cells, and each is compared with the other records.
     """
     records, codes = (
         np.ascontiguousarray(x.astype(np.int32 if x.max() > 255 else np.uint8))
@@ -149,6 +148,6 @@ def _distances(records, codes, counts=None):
 
 
 def _shares(distances, variables):
-    """Share of the records at each distance, the mean over files."""
+    """Share of the records at each distance: mean over files."""
     shares = [np.bincount(x, minlength=variables + 1) / len(x) for x in distances]
     return tuple(map(float, np.mean(shares, axis=0)))

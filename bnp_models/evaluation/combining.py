@@ -1,4 +1,4 @@
-"""Combining rules: inferences from several synthetic or completed data sets as one."""
+"""Combining rules: one inference from several synthetic or completed data sets."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def combine_partially_synthetic(q, u) -> Combined:
     Parameters
     ----------
     q, u
-        (M, ...) estimates and their variances, as computed from each file as if it were the sample.
+        (M, ...) estimates and their variances, computed from each file as if it were the sample.
 
     Notes
     -----
@@ -50,7 +50,7 @@ def combine_partially_synthetic(q, u) -> Combined:
     own draw of the parameters: the variance within a file then estimates the variance of the
     sample's own estimate. `synthesize` with its default number of rows makes such files. With other
     numbers of rows, multiply `u` by rows / n, or use `combine_fully_synthetic`, which needs more
-    files for a steady variance.
+    files for a stable variance.
 
     References
     ----------
@@ -74,8 +74,8 @@ def combine_partially_synthetic(q, u) -> Combined:
 def combine_fully_synthetic(q, u, rows_per_record: float = 1.0) -> Combined:
     """Combine estimates from synthetic files of any size by the rule for fully synthetic data.
 
-    T = (1 + 1 / M) b - ubar, with (M - 1) (1 - ubar / ((1 + 1 / M) b))^2 degrees of freedom. Where
-    this is not positive, ubar times `rows_per_record` and M - 1 take their place.
+    T = (1 + 1 / M) b - ubar, with (M - 1) (1 - ubar / ((1 + 1 / M) b))^2 degrees of freedom. If T
+    is not positive, it is replaced by ubar times `rows_per_record`, with M - 1 degrees of freedom.
 
     Parameters
     ----------
@@ -86,17 +86,17 @@ def combine_fully_synthetic(q, u, rows_per_record: float = 1.0) -> Combined:
 
     Notes
     -----
-    The rule holds for files of any size that are drawn as a sample of a new population, as
-    `synthesize` makes them. But T is a difference, which is often negative if M is below 20, and
-    the replacement is then only a rough estimate. For files of the sample's size
-    `combine_partially_synthetic` estimates the same variance with far less noise. It is wrong for
-    files that keep values of the sample.
+    The rule holds for files of any size that are samples of a new population, such as those of
+    `synthesize`. But T is a difference, which is often negative if M is below 20, and its
+    replacement is only a rough estimate. For files of the sample's size
+    `combine_partially_synthetic` estimates the same variance with far less noise. This rule is
+    wrong for files that keep values of the sample.
 
     References
     ----------
     Raghunathan, T. E., Reiter, J. P. & Rubin, D. B. (2003), Multiple imputation for statistical
     disclosure limitation, Journal of Official Statistics 19, 1-16. Reiter, J. P. (2002), Journal of
-    Official Statistics 18, 531-543: the variance that is not negative, and degrees of freedom.
+    Official Statistics 18, 531-543, for the positive variance and the degrees of freedom.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def combine_imputed(q, u, complete_df: float | None = None) -> Combined:
     q, u
         (M, ...) estimates and their variances, as computed from each file.
     complete_df
-        Degrees of freedom if nothing were missing, such as n - 1 for a mean; infinite by default.
+        Degrees of freedom without missing values, such as n - 1 for a mean; infinite by default.
 
     Notes
     -----
@@ -159,7 +159,7 @@ def _moments(q, u):
     if q.ndim == 0 or len(q) < 2:
         raise ValueError("estimates of at least two data sets are needed, along the first axis")
     if (u < 0).any():
-        raise ValueError("u holds variances, and one is negative")
+        raise ValueError("u must hold variances, but one of them is negative")
     return len(q), q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
 
 
@@ -177,14 +177,14 @@ def combine(q, u, rows_per_record, rule: str = "partially") -> Combined:
         Records of each file for each record of the original; broadcasts with `q`.
     rule
         "partially": `combine_partially_synthetic` with the variances multiplied by
-        `rows_per_record`, which holds for partially synthetic files and for the completely
-        synthetic ones of `synthesize`; "fully": `combine_fully_synthetic`, for other completely
-        synthetic files.
+        `rows_per_record`, for partially synthetic files and for completely synthetic files of
+        `synthesize`; "fully": `combine_fully_synthetic`, for other completely synthetic files.
 
     Returns
     -------
     combined
-        Estimate and variance; of a single file its own, as its spread from others is not known.
+        Estimate and variance; for a single file, its own, because there is no variance between
+        files.
     """
     if rule not in COMBINING_RULES:
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {rule!r}")
@@ -198,7 +198,7 @@ def combine(q, u, rows_per_record, rule: str = "partially") -> Combined:
 
 
 def proportion_interval(combined: Combined, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Interval of proportions, cut to [0, 1]: t with few degrees of freedom goes far beyond.
+    """Interval of proportions, cut to [0, 1]: with few degrees of freedom it may be far wider.
 
     Parameters
     ----------
@@ -217,8 +217,8 @@ def compare_with_original(q, rows, num_files: int, rule: str, level: float):
     Parameters
     ----------
     q, rows
-        Proportions, and the records or households that they are of, for the original, the M files
-        and perhaps the population along the first axis.
+        Proportions, and the numbers of records or households that they are based on. The first axis
+        is the original, the M files and, if it is known, the population.
     num_files
         M.
     rule
@@ -229,7 +229,7 @@ def compare_with_original(q, rows, num_files: int, rule: str, level: float):
     Returns
     -------
     synthetic, interval, original_interval, overlap
-        Means over the files, the ends of the two intervals, and how much they have in common.
+        Means over the files, the ends of the two intervals, and their overlap.
     """
     u, files = q * (1 - q) / rows, slice(1, 1 + num_files)
     combined = combine(q[files], u[files], rows[files] / rows[0], rule)
@@ -249,8 +249,8 @@ def interval_overlap(first, second) -> np.ndarray:
     Returns
     -------
     overlap
-        The mean of the shares of either that the other covers. A point inside an interval counts
-        as covered; two equal points overlap by 1.
+        The mean of two shares: the share of each interval that the other covers. A point inside an
+        interval counts as covered; two equal points overlap by 1.
 
     References
     ----------

@@ -1,6 +1,6 @@
-"""Identity and attribute disclosure of synthetic files, for keys that an intruder knows.
+"""Identity and attribute disclosure of synthetic files to an intruder who knows key variables.
 
-Measures of Raab, G. M. (2024), Practical privacy metrics for synthetic data,
+The measures are those of Raab, G. M. (2024), Practical privacy metrics for synthetic data,
 doi:10.48550/arXiv.2406.16826, as shares of the original's records.
 """
 
@@ -17,20 +17,20 @@ from bnp_models.evaluation.files import coded_files
 
 
 class TargetDisclosure(NamedTuple):
-    """Attribute disclosure of one target, means over files but where it says otherwise."""
+    """Attribute disclosure of one target: means over files, except for that of the original."""
 
     target: str
     """Name of the target variable."""
     in_original: Share
     """Share of the original's records whose key values all have one target value in the original
-    (Dorig): what the original itself would disclose."""
+    (Dorig). This is what the original itself would disclose."""
     in_synthetic: Share
     """Share of the synthetic records whose key values all have one target value there (Dsyn)."""
     disco: Share
     """Share of the original's records whose key values all have one target value in the synthetic
-    file, and it is the record's own (DiSCO: disclosive in synthetic, correct in original)."""
+    file, and it is the correct one (DiSCO: disclosive in synthetic, correct in original)."""
     disclosive_in_both: Share
-    """Share of the original's records of which both are true (DiSDiO)."""
+    """Share of the original's records for which this is also true in the original (DiSDiO)."""
 
 
 class Disclosure(NamedTuple):
@@ -50,10 +50,10 @@ class Disclosure(NamedTuple):
     unique_in_synthetic: Share
     """Share of the synthetic records that are unique on the key variables in their file (UiS)."""
     replicated_uniques: Share
-    """Share of the original records that are unique on the key variables, and whose values exactly
-    one record of the synthetic file has (repU of Raab 2024, doi:10.48550/arXiv.2406.16826)."""
+    """Share of the original records that are unique on the key variables and whose key values occur
+    exactly once in the synthetic file (repU of Raab 2024, doi:10.48550/arXiv.2406.16826)."""
     targets: tuple[TargetDisclosure, ...]
-    """Attribute disclosure, one entry a target."""
+    """Attribute disclosure, one entry for each target."""
 
 
 def disclosure(
@@ -76,8 +76,8 @@ def disclosure(
     Raises
     ------
     ValueError
-        If no file or no key is given, or schemas differ; a MicrodataError if a variable is unknown
-        or both key and target.
+        If no file or no key is given, or schemas differ; a MicrodataError if a variable is unknown,
+        or is both a key and a target.
 
     Examples
     --------
@@ -133,32 +133,35 @@ def _of_target(original, synthetic, keys, target) -> TargetDisclosure:
 
 
 def _counts(tables, columns, by_all_but_last=False):
-    """(files, cells) records in each cell of some columns; and each cell's, but for the last."""
-    # A missing value is a level of its own, the first.
+    """(files, cells) records in each cell of some columns; also the group of each cell.
+
+    Cells are in one group if they differ only in the last column.
+    """
+    # A missing value is a further level, the first.
     parts = [(x.codes[:, columns] + 1, x.counts) for x in (table.tabulated for table in tables)]
     sizes = [tables[0].schema.num_levels[j] + 1 for j in columns]
     codes, counts = count_in_cells(parts, sizes)
     if not by_all_but_last:
         return counts
-    # Cells are in lexicographic order: those that differ in the last column alone are neighbours.
+    # In lexicographic order, cells that differ only in the last column are neighbours.
     begins = np.ones(len(codes), bool)
     begins[1:] = (np.diff(codes[:, :-1], axis=0) != 0).any(axis=1)
     return counts, np.cumsum(begins) - 1
 
 
 class Replicated(NamedTuple):
-    """Combinations that one record of the original has, and that synthetic files have too."""
+    """Combinations that only one record of the original has, and their records in the files."""
 
     uniques: int
-    """Records that are alone in their cell in the original."""
+    """Number of records that are alone in their cell in the original."""
     found: tuple[int, ...]
-    """For each file: the number of these cells that have a record in it."""
+    """For each file: the number of these cells in which the file has a record."""
     found_unique: tuple[int, ...]
-    """For each file: the number of these cells that have exactly one record in it."""
+    """For each file: the number of these cells in which the file has exactly one record."""
     in_any: int
-    """How many have a record in some file."""
+    """Number of these cells in which at least one file has a record."""
     in_all: int
-    """How many have a record in every file."""
+    """Number of these cells in which every file has a record."""
 
 
 def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]) -> Replicated:
@@ -171,8 +174,8 @@ def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]
 
     Notes
     -----
-    A combination may occur again by chance, and more of them do if the model is good. This is not
-    the probability that an intruder learns anything.
+    Combinations may occur again by chance; if the model is good, more of them do. The counts are
+    not probabilities that an intruder learns something.
 
     Examples
     --------

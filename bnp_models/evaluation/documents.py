@@ -136,6 +136,8 @@ class EvaluationSummary(Document):
     synthetic_runs: Sequence[Source]
     """Runs that made the files."""
     attack_risk: AttackEntry | None
+    attack_not_assessed: str | None
+    """Why the attack risk of these files cannot be assessed, if it cannot."""
     warnings: Warnings
     seconds: Seconds
 

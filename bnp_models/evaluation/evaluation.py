@@ -1,4 +1,4 @@
-"""Synthetic files judged as a whole: how useful they are, and what of the original is in them."""
+"""Evaluation of synthetic files: how useful they are, and what they reveal of the original."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,18 +58,18 @@ from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 ORDERS = (1, 2, 3)
 
-# Ratios of the propensity score that are commonly taken as those of a bad fit (Raab, Nowok & Dibben
-# 2021, doi:10.48550/arXiv.2109.12717, section 4).
+# A larger ratio of the propensity score is commonly taken as a bad fit (Raab, Nowok & Dibben 2021,
+# doi:10.48550/arXiv.2109.12717, section 4).
 BAD_RATIO = 10.0
 
 _MAX_PARAMETERS = 1000
 
 _WORST = 100
 
-# Records that should be in new cells, from which on it is no chance if none is.
+# If at least so many records are expected in new cells, it is no chance if none is there.
 _LEAST_NEW = 20.0
 
-# Kinds of propensity scores, whether they have interactions, and what they tell files by.
+# Kinds of propensity scores, whether they have interactions, and their names in sentences.
 _SCORES = {"main_effects": False, "pairs": True}
 _TOLD_BY = {"main_effects": "main effects", "pairs": "pairs of variables"}
 
@@ -80,7 +80,7 @@ Tell = Callable[[str, int, int], None]
 @dataclass(frozen=True, eq=False)
 @displayed
 class Evaluation:
-    """Figures of synthetic files, judged by their original.
+    """Figures of synthetic files, which are compared with their original.
 
     Examples
     --------
@@ -92,45 +92,59 @@ class Evaluation:
     """
 
     original: Records | Households
-    """Records that the synthetic ones stand for."""
+    """Records from which the synthetic files were made."""
     synthetic: tuple[Records | Households, ...]
     """Synthetic files."""
     population: Records | Households | None
-    """Records of the whole population, where it is known."""
+    """Records of the whole population, if it is known."""
     combining: str
-    """Rule by which files are combined, "partially" or "fully"."""
+    """Rule by which estimates from the files are combined, "partially" or "fully"."""
     level: float
     """Confidence level of the intervals."""
     proportions: dict[int, Proportions]
     """Proportions of cells, by the number of variables of a table."""
     scores: dict[str, tuple[PropensityScore, ...]]
-    """Score of each file by "main_effects", and by "pairs" with their interactions if these are not
-    too many."""
+    """Score of each file by kind: "main_effects", and "pairs" (with interactions of pairs of
+    variables) if there are not too many interactions."""
     score_parameters: int
     """Number of columns of the regression with interactions."""
     shares: Shares | None
-    """Shares of households, where statements about them were given."""
+    """Shares of households, if statements about households were given."""
     anonymity: tuple[list[SmallCells], ...]
     """k-anonymity counts of the original, then of each file."""
     replicated: Replicated
     """Unique combinations of the original that occur again in the files."""
     closest: ClosestRecords
-    """Distances to the closest record of the original, and of a holdout, where there is one."""
+    """Distances to the closest record of the original, and of a holdout, if there is one."""
     disclosures: tuple[Disclosure, ...]
     """Disclosure to an intruder who knows some variables, one entry for each set of keys."""
     trees: tuple[TreePropensity, ...] | None
-    """Score of each file by classification trees, where these were asked for."""
+    """Score of each file by classification trees, if they were wanted."""
     impossible: tuple[Impossible, ...] | None
-    """Impossible records of each file, where structural zeros or rules were given."""
+    """Impossible records of each file, if structural zeros or rules were given."""
     seconds: dict[str, float]
     """Wall-clock seconds, by step."""
     attack: AttackRisk | None = None
-    """Risks of an attack, to be reported with the rest."""
+    """Risks of an attack, which are reported with the other figures."""
     sources: tuple[Source, ...] = ()
-    """Runs that the files come from, as far as they are known, to be reported with the rest."""
+    """Known runs that made the files, which are reported with the other figures."""
+    no_attack: str | None = None
+    """Why the attack that was asked for is not for these files, where it is not."""
+
+    def not_assessed(self) -> str | None:
+        """Why it cannot be assessed what an intruder learns; None if it was, or was not asked."""
+        if self.attack is not None or self.no_attack is not None:
+            return self.no_attack
+        methods = sorted({source.method for source in self.sources} & {"balanced", "calibrated"})
+        if not methods:
+            return None
+        return (
+            f"the files were made by --method {' and '.join(methods)}, and the attack is only for "
+            "files that were drawn at random, by --for inference (--method predictive)"
+        )
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
-        """Warn of what should be known before the files are used or released.
+        """Sentences that a person should know before the files are used or released.
 
         Parameters
         ----------
@@ -147,11 +161,12 @@ class Evaluation:
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
             *(f"attack risk: {sentence}" for sentence in attack),
+            *([] if self.no_attack is None else [f"attack risk not assessed: {self.no_attack}"]),
             *self.notices(),
         ]
 
     def _warnings_of_settled(self, names: list[str]) -> list[str]:
-        """Say which files have values where the original's are missing by design."""
+        """Sentence on files with values that are missing by design in the original."""
         original = records_of(persons_of(self.original))
         settled = find_settled(original) if original.has_missing else []
         filled: dict[int, str] = {}
@@ -193,16 +208,16 @@ class Evaluation:
             return [
                 f"{_first_few(copies, ', ')} {have} the same records as the original: if {it} "
                 f"should be synthetic, do not release {'it' if it == 'it' else 'them'}; the "
-                "figures are those of a copy"
+                "figures below compare the original with a copy"
             ]
         sentences = []
         for name, file in zip(names, cells[1:], strict=True):
             expected = _expected_new(cells[0], file.n)
             if expected >= _LEAST_NEW and not _new_records(cells[0], file):
                 sentences.append(
-                    f"every record of {name} is one of the original, where about {expected:,.0f} "
-                    "should be new: if it should be synthetic, and is no part of the original, do "
-                    "not release it"
+                    f"every combination of values in {name} also occurs in the original, but about "
+                    f"{expected:,.0f} records should have a new one: if the file should be "
+                    "synthetic, do not release it"
                 )
         again = [
             name for m, name in enumerate(names, 1)
@@ -211,19 +226,19 @@ class Evaluation:
         if again:
             sentences.append(
                 f"{_first_few(again, ', ')}: the same records as an earlier synthetic file; give "
-                "each file once, or intervals are too narrow"
+                "each file only once, because intervals would otherwise be too narrow"
             )
         return sentences
 
     def _warnings_of_scores(self, names: list[str]) -> list[str]:
-        """Sentences on files that are easily told from the original."""
+        """Sentences on files that a regression easily distinguishes from the original."""
         sentences = []
         for kind, scores in self.scores.items():
             ratios = [score.ratio for score in scores]
             bad = [name for name, ratio in zip(names, ratios, strict=True) if ratio > BAD_RATIO]
             if bad:
                 sentences.append(
-                    f"poor fit: a regression on {_TOLD_BY[kind]} tells the records of "
+                    f"poor fit: a regression on {_TOLD_BY[kind]} distinguishes the records of "
                     f"{_first_few(bad, ', ')} from those of the original (pMSE {max(ratios):.1f} "
                     f"times its expected value, more than {BAD_RATIO:g}); see which tables fit "
                     "worst"
@@ -268,8 +283,8 @@ class Evaluation:
             )
         if len(self.synthetic) == 1:
             sentences.append(
-                "one synthetic file: its intervals do not include how much files differ, and are "
-                "too narrow for statements about the population; make several files"
+                "one synthetic file: its intervals do not include the variance between files, and "
+                "are too narrow for statements about the population; make several files"
             )
         for order, part in self.proportions.items():
             if part.left_out:
@@ -280,18 +295,18 @@ class Evaluation:
         if "main_effects" not in self.scores:
             sentences.append(
                 "propensity scores were left out: the regression would have more than "
-                f"{_MAX_PARAMETERS:,} columns; tables are judged one by one"
+                f"{_MAX_PARAMETERS:,} columns; tables are evaluated one by one"
             )
         elif "pairs" not in self.scores and len(persons[0].schema.variables) > 1:
             sentences.append(
                 "the propensity score with pairs of variables was left out: its regression would "
                 f"have {self.score_parameters:,} columns, more than {_MAX_PARAMETERS:,}; pairs are "
-                "judged one by one"
+                "evaluated one by one"
             )
         return sentences
 
     def file_names(self, names: Sequence[str] | None = None) -> list[str]:
-        """Names of the synthetic files, those given or by number."""
+        """Names of the synthetic files: the given names, or numbers."""
         if names is None:
             return [f"file {m + 1}" for m in range(len(self.synthetic))]
         return list(names)
@@ -304,9 +319,9 @@ class Evaluation:
         Parameters
         ----------
         names
-            Names of the synthetic files; by default by number.
+            Names of the synthetic files; by default numbers.
         seed
-            The seed, where there was one.
+            The seed, if there was one.
         """
         persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         schema = persons[0].schema
@@ -348,6 +363,7 @@ class Evaluation:
             impossible=None if self.impossible is None else [*map(_entry_of, self.impossible)],
             synthetic_runs=self.sources,
             attack_risk=None if self.attack is None else self.attack.summary(),
+            attack_not_assessed=self.not_assessed(),
             warnings=self.warnings(names),
             seconds={name: round(value, 3) for name, value in self.seconds.items()},
         )
@@ -388,7 +404,7 @@ def evaluate(
     key: jax.Array | None = None,
     progress: Tell | None = None,
 ) -> Evaluation:
-    """Judge synthetic files by their original.
+    """Compare synthetic files with their original.
 
     Parameters
     ----------
@@ -396,10 +412,10 @@ def evaluate(
         The original: single records, counts of cells, or persons within households. A data frame of
         records is coded with the labels of all given frames.
     synthetic
-        M files of the same variables and levels, as `read_like` reads them; or data frames, as
-        `synthesize` makes them, which are coded like the original.
+        M files of the same variables and levels: tables, such as those of `read_like`; or data
+        frames, such as those of `synthesize`, which are coded like the original.
     population
-        Records of the whole population, where it is known.
+        Records of the whole population, if it is known.
     conditions
         Structural zeros, or rules for households; impossible synthetic records or households are
         counted.
@@ -411,9 +427,10 @@ def evaluate(
         Sets of variables that an intruder knows, and variables that the intruder would like to know
         (`disclosure`); the default of `targets` is all variables that are not keys.
     trees
-        Whether classification trees are also used to tell records apart (`tree_propensity`).
+        Whether classification trees are used, too, to distinguish records (`tree_propensity`).
     combining
-        "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
+        Rule by which estimates from the files are combined, "partially" or "fully"
+        (`bnp_models.evaluation.combining.combine`).
     level
         Confidence level of the intervals.
     key
@@ -500,14 +517,14 @@ def evaluate(
 
 @contextmanager
 def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    """Note the wall-clock seconds of a step."""
+    """Record the wall-clock seconds of a step."""
     start = time.perf_counter()
     yield
     seconds[step] = time.perf_counter() - start
 
 
 def _propensity_scores(persons, tell) -> dict[str, tuple[PropensityScore, ...]]:
-    """Scores of each file, of the kinds whose regression is not too large."""
+    """Scores of each file, by the kinds of regressions that are not too large."""
     original, *files = persons
     scores = {}
     for kind, interactions in _SCORES.items():
@@ -527,7 +544,7 @@ def _propensity_scores(persons, tell) -> dict[str, tuple[PropensityScore, ...]]:
 
 
 def _disclosure(persons, keys, targets) -> Disclosure:
-    """Disclosure by some keys, of the targets that are not among them."""
+    """Disclosure by some keys, for the targets that are not among the keys."""
     if targets is not None:
         targets = [name for name in targets if name not in keys]
     return disclosure(persons[0], persons[1:], keys, targets)
@@ -545,7 +562,7 @@ def _impossible_of_files(synthetic, conditions, tell) -> tuple[Impossible, ...] 
 
 
 def _shares(quantities, original, synthetic, population, combining, level) -> Shares | None:
-    """Shares of households that statements hold for, where there are statements."""
+    """Shares of households for which statements are true; None without statements."""
     if quantities is None:
         return None
     return household_shares(
@@ -559,20 +576,20 @@ def _same_records(one: ContingencyTable, other: ContingencyTable) -> bool:
 
 
 def _expected_new(original: ContingencyTable, number: int) -> float:
-    """Records, of so many more of the same population, that are in cells without a record: those
-    that are alone in their cell have about this share of all (Good and Turing)."""
+    """Expected number of `number` further records of the population that are in cells without a
+    record. Their share is about that of the records that are alone in their cell (Good-Turing)."""
     counts = original.counts[original.complete]
     return number * float((counts == 1).sum()) / max(1, counts.sum())
 
 
 def _new_records(original: ContingencyTable, file: ContingencyTable) -> int:
-    """Complete records of a file in cells that no record of the original is in."""
+    """Number of complete records of a file in cells without a record of the original."""
     _, (own, made) = common_cells([original, file])
     return int(made[own == 0].sum())
 
 
 def _first_few(items: list[str], separator: str) -> str:
-    """Five items of a list, and how many more there are."""
+    """Text with the first five items of a list, and the number of further items."""
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return separator.join(items[:5]) + more
 

@@ -1,4 +1,4 @@
-"""Synthetic files read, or frames coded, as their original was."""
+"""Reading of synthetic files, and coding of frames, like their original."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -32,18 +32,18 @@ def read_like(
     path
         As for `read_records`, or `read_households`; other columns are left out.
     table
-        Table with the coding that its records get.
+        Table whose coding the records get.
     bins
-        Bins or merged levels of the table's variables that have any: the file has values, any
-        numbers, or the merged levels.
+        Bins or merged levels of variables of the table. In the file such a variable may have
+        unmerged values, any numbers, or the merged levels.
     reading
-        How the file is written.
+        Format of the file.
 
     Raises
     ------
     MicrodataError
-        If the file cannot be read, lacks a variable, or has a label that the table's levels have
-        not; it names the file, row, line, column and value.
+        If the file cannot be read, lacks a variable, or has a label that is not a level of the
+        table. The message names the file, row, line, column and value.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def read_like(
 
 
 def _require_columns(path: str | PathLike, names: Sequence[str], reading: Reading) -> None:
-    """Refuse a file that lacks columns of the original; all of them are named."""
+    """Raise `MicrodataError`, which names all of them, if columns of the original are lacking."""
     there = columns_of_file(path, reading, names)
     if lacking := [name for name in names if name not in there]:
         some = listed(map(quoted, lacking))
@@ -94,7 +94,7 @@ def _read_households_like(path, table: Households, levels, bins, reading) -> Hou
 
 
 def _spelt_alike(table: Records, bins: Mapping[str, Merged]) -> Records:
-    """Records whose values are spelt as the labels of the original that were merged."""
+    """Records with merged levels, whose values are first spelt like the labels of the original."""
     levels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
     return in_bins(table, {name: of.in_one_spelling(levels[name]) for name, of in bins.items()})
 
@@ -107,7 +107,7 @@ def coded_files(
     complete: bool = False,
     **others: Tabular | None,
 ) -> tuple[Any, list[Any], dict[str, Any]]:
-    """Code files that are to be compared with their original, and check that they can be.
+    """Code files that are to be compared with their original, and check that this is possible.
 
     Parameters
     ----------
@@ -119,22 +119,22 @@ def coded_files(
         The files, or one: tables of the same schema, or data frames, which are coded like the
         original.
     complete
-        Whether each of them has to have a complete record.
+        Whether each file must have a complete record.
     others
-        More files by the names of their arguments, or None.
+        Further files by the names of their arguments, or None.
 
     Returns
     -------
     original, synthetic, others
-        Coded.
+        The coded files.
 
     Raises
     ------
     TypeError
         If a file is neither a table nor a data frame.
     ValueError
-        If no file is given, one has another schema, or no complete record where it has to; a
-        MicrodataError if a data frame cannot be coded.
+        If no file is given, or one has another schema or lacks a complete record that it must have;
+        a MicrodataError if a data frame cannot be coded.
     """
     files = [synthetic] if isinstance(synthetic, (*TABLES, pd.DataFrame)) else synthetic
     check_kind(Sequence, call, synthetic=files)

@@ -22,11 +22,11 @@ class Impossible:
     number: int
     """Number of impossible records, or of households that break a rule."""
     rows: tuple[int, ...]
-    """0-based rows of the first of them; of households, of their first persons."""
+    """0-based rows of the first impossible records, or of the first persons of households."""
     broken: tuple[str, ...]
-    """Structural zero, or rules, that each of these breaks, in words."""
+    """Structural zero, or rules, that each of these records or households breaks, in words."""
     by_rule: dict[str, int]
-    """Number of households that break each rule that some break; empty for records."""
+    """Number of households that break each rule, for rules that are broken; empty for records."""
 
 
 def find_impossible(table: Records | Households, conditions: StructuralZeros | Rules) -> Impossible:
@@ -61,7 +61,7 @@ def _impossible_households(table: Households, rules: Rules) -> Impossible:
 
 
 def _impossible_records(table: Records, zeros: StructuralZeros) -> Impossible:
-    """Records in no feasible cell; of each such cell of a contingency table the first row."""
+    """Impossible records; the rows of a contingency table are the first of each impossible cell."""
     bad = np.flatnonzero(~zeros.admits(table.codes))
     number, rows = bad.size, bad
     if isinstance(table, ContingencyTable):
@@ -78,7 +78,7 @@ def _rules_broken(rules, households, i):
 
 
 def _zero_broken(zeros, schema, record):
-    """First structural zero that a record falls in, in words."""
+    """First structural zero that contains a record, in words."""
     broken = zeros.broken_by(record)
     if not broken.size:
         return _NO_VALUE

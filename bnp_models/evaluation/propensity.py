@@ -1,4 +1,4 @@
-"""Propensity scores: how well synthetic records can be told from the original's."""
+"""Propensity scores: how well synthetic records can be distinguished from the original's."""
 
 import itertools
 import math
@@ -17,18 +17,19 @@ from bnp_models.evaluation.files import coded_files
 from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.options import key_or_default
 
-# Added to the diagonal of the information of logistic regressions: coefficients that the data do
-# not settle (aliased, or infinite) stay finite, and fitted values move by less than 1e-6.
+# This is added to the diagonal of the information matrix of logistic regressions, so that
+# coefficients that the data do not determine (aliased or infinite) stay finite. Fitted values
+# change by less than 1e-6.
 _RIDGE = 1e-6
 
 _MAX_STEPS, _TOLERANCE = 100, 1e-9
 
-# Eigenvalues of a correlation matrix below this share of their sum are those of aliases.
+# Eigenvalues of a correlation matrix below this share of their sum belong to aliased columns.
 _ALIASED = 1e-10
 
 
 class PropensityScore(NamedTuple):
-    """Propensity-score mean squared error (pMSE) of one synthetic file, and standardised.
+    """Propensity-score mean squared error (pMSE) of one synthetic file, and standardised figures.
 
     Examples
     --------
@@ -37,10 +38,10 @@ class PropensityScore(NamedTuple):
     """
 
     pmse: float
-    """Mean squared difference of the propensity scores from the synthetic share; 0 where the
-    original and the synthetic records cannot be told apart."""
+    """Mean squared difference of the propensity scores from the share of synthetic records; 0 if
+    original and synthetic records cannot be distinguished."""
     parameters: int
-    """Parameters of the logistic regression but for its intercept and aliases: k - 1."""
+    """Parameters of the logistic regression, without intercept and aliased columns: k - 1."""
     ratio: float
     """pMSE divided by its expected value if the file came from the right model with parameters
     estimated from the original (Snoke et al. 2018, doi:10.1111/rssa.12358). It is about 1 for such
@@ -48,8 +49,8 @@ class PropensityScore(NamedTuple):
     z: float
     """(pMSE - expected) / standard deviation. It is about 0 for such files."""
     ratio_predictive: float
-    """The same if each file has its own draw of the parameters, as files drawn from a posterior
-    predictive distribution do. The expected value is then that of a second sample."""
+    """The same ratio for files that each have their own draw of the parameters, such as files from
+    a posterior predictive distribution. The expected value is then that of a second sample."""
     z_predictive: float
     """z for such files."""
 
@@ -61,16 +62,16 @@ def propensity_score(
     interactions: bool = False,
     max_parameters: int = 1000,
 ) -> PropensityScore:
-    """Score how well a logistic regression tells synthetic records from the original's.
+    """Score how well a logistic regression distinguishes synthetic from original records.
 
     Parameters
     ----------
     original, synthetic
         Files of the same schema, or data frames, of which the complete records are used.
     interactions
-        Have the interactions of all pairs of variables, besides main effects.
+        Include the interactions of all pairs of variables, besides main effects.
     max_parameters
-        Most columns of the regression.
+        Largest number of columns of the regression.
 
     Raises
     ------
@@ -79,11 +80,12 @@ def propensity_score(
 
     Notes
     -----
-    The regression is on cells, not records, by Newton's method with a ridge of 1e-6 of a record:
-    columns that are combinations of others, and levels of one file only, do no harm. Expected value
-    under the null hypothesis: (k - 1) (1 - c)^2 c / N, standard deviation: sqrt(2 (k - 1))
-    (1 - c)^2 c / N, where N is the number of all records, c the share of synthetic ones and k the
-    number of parameters. For a second sample, (1 - c)^2 is replaced by (1 - c) in both.
+    The data of the regression are cells, not records. It is fitted by Newton's method with a ridge
+    of 1e-6 of a record, so that columns that are combinations of others, and levels that only one
+    file has, do no harm. Under the null hypothesis, the expected value is (k - 1) (1 - c)^2 c / N
+    and the standard deviation sqrt(2 (k - 1)) (1 - c)^2 c / N, where N is the number of all
+    records, c the share of synthetic records and k the number of parameters. For a second sample,
+    (1 - c)^2 is replaced by (1 - c) in both.
 
     References
     ----------
@@ -112,14 +114,14 @@ def propensity_score(
 
 
 def num_columns(tables: Sequence[Records], interactions: bool) -> int:
-    """Count the columns, at most, of the regression of `propensity_score`.
+    """Largest possible number of columns of the regression of `propensity_score`.
 
     Parameters
     ----------
     tables
         All files that are to be compared.
     interactions
-        Whether the interactions of all pairs of variables are in it.
+        Whether the regression has the interactions of all pairs of variables.
     """
     seen = [
         len(
@@ -139,9 +141,9 @@ def standardised(pmse: float, parameters: int, share: float, total: int) -> Prop
     Parameters
     ----------
     pmse
-        Mean squared error of its fitted values.
+        Mean squared error of the fitted values.
     parameters
-        k - 1; with 0 there is nothing to tell files by, and all figures are 0.
+        k - 1; if it is 0, the files cannot be distinguished, and all figures are 0.
     share
         Share c of the records that are synthetic.
     total
@@ -159,7 +161,7 @@ def standardised(pmse: float, parameters: int, share: float, total: int) -> Prop
 
 
 def _design(codes, counts, num_levels, interactions, max_parameters):
-    """Columns of 0 and 1, sparse: levels but the most frequent one, and their products."""
+    """Sparse columns of 0 and 1: all levels except the most frequent one, and their products."""
     main = []
     for j, levels in enumerate(num_levels):
         frequency = np.bincount(codes[:, j], weights=counts, minlength=levels)
@@ -172,7 +174,7 @@ def _design(codes, counts, num_levels, interactions, max_parameters):
         for (first, _), (second, size) in itertools.combinations(main, 2):
             both = (first >= 0) & (second >= 0)
             product = np.full(len(codes), -1)
-            # Products that occur; the others would be empty columns.
+            # Only products that occur are included; the others would be empty columns.
             seen, product[both] = np.unique(first[both] * size + second[both], return_inverse=True)
             terms.append((product, len(seen)))
     number = sum(size for _, size in terms)
@@ -198,7 +200,7 @@ def _gram(design, weights):
 
 
 def _rank(design, counts):
-    """Number of columns that no others, nor the intercept, make up."""
+    """Number of columns that are linearly independent of each other and of the intercept."""
     if design.shape[1] == 0:
         return 0
     total = counts.sum()
@@ -215,7 +217,7 @@ def _logistic_regression(design, successes, trials):
     # The intercept is the first column.
     ones = sparse.csr_array(np.ones((design.shape[0], 1)))
     design = sparse.hstack([ones, design], format="csr")
-    # Large enough for the rounding errors of large counts.
+    # The tolerance is large enough for the rounding errors of large counts.
     ridge = np.full(design.shape[1], max(_RIDGE, 1e-12 * trials.sum()))
     ridge[0] = 0
 
@@ -244,7 +246,7 @@ def _logistic_regression(design, successes, trials):
     return fitted
 
 
-# As synthpop grows them: records of a leaf, and the gain of a split.
+# Least records of a leaf and least gain of a split, as in synthpop.
 _LEAF, _GAIN = 5, 1e-8
 
 _PERMUTATIONS = 10
@@ -264,20 +266,20 @@ class TreePropensity(NamedTuple):
     expected: float
     """Expected value, estimated by permuting at random which records are synthetic."""
     ratio: float
-    """pMSE divided by its expected value: about 1 if nothing tells the records apart."""
+    """pMSE divided by its expected value: about 1 if the records cannot be distinguished."""
 
 
 def tree_propensity(
     original: Tabular, synthetic: Tabular, *, key: jax.Array | None = None
 ) -> TreePropensity:
-    """Score how well a classification tree tells synthetic records from the original's.
+    """Score how well a classification tree distinguishes synthetic from original records.
 
     Parameters
     ----------
     original, synthetic
         Files of the same schema, or data frames, of which the complete records are used.
     key
-        Random key of the permutations, and of which of two equal splits a tree takes. Default:
+        Random key of the permutations, and of a tree's choice between equal splits. Default:
         `jax.random.key(0)`.
 
     Raises
@@ -289,8 +291,9 @@ def tree_propensity(
 
     Notes
     -----
-    The expected value is the mean of ten permutations of which records are synthetic, for which a
-    tree finds something too (Snoke et al. 2018, doi:10.1111/rssa.12358, section 3.3).
+    The expected value is the mean over ten permutations of the indicator of synthetic records,
+    because a tree also fits random differences (Snoke et al. 2018, doi:10.1111/rssa.12358, section
+    3.3).
 
     Examples
     --------
@@ -323,7 +326,7 @@ def tree_propensity(
 
 
 def _indicators(codes, num_levels):
-    """Sparse columns of 0 and 1, one a level."""
+    """Sparse columns of 0 and 1, one for each level."""
     from scipy import sparse
 
     first = np.cumsum((0, *num_levels[:-1]))

@@ -1,4 +1,4 @@
-"""Proportions of the cells of one, two and three variables, original against synthetic."""
+"""Proportions of cells of one, two and three variables: the original and synthetic files."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ from bnp_models.models.options import key_or_default
 
 
 class ProportionsEntry(Document):
-    """Figures of the tables of some number of variables."""
+    """Figures of all tables with the same number of variables."""
 
     tables: int
     tables_left_out: int
@@ -42,7 +42,7 @@ class ProportionsEntry(Document):
     """Mean overlap of 95% intervals (Karr et al. 2006, doi:10.1198/000313006X124640)."""
     overlap_below_half: Share | None
     covers_original: Share | None
-    """Cells whose combined interval has the original's proportion."""
+    """Cells whose combined interval contains the original's proportion."""
     mean_difference_from_population: float | None = None
     original_mean_difference_from_population: float | None = None
     covers_population: Share | None = ABSENT
@@ -54,8 +54,8 @@ class ProportionsEntry(Document):
 class Proportions:
     """Proportions of the C cells of all T tables of one order.
 
-    Intervals are those of one confidence level. Overlap and coverage are judged only for cells with
-    enough records of the original inside and outside for a normal interval to make sense.
+    All intervals have one confidence level. Overlap and coverage are computed only for cells with
+    enough records of the original inside and outside the cell for a normal interval.
 
     Examples
     --------
@@ -86,18 +86,18 @@ class Proportions:
     judged: np.ndarray
     """(C,) bool: cells for which overlap and coverage are computed."""
     overlap: np.ndarray
-    """(C,) overlap of the two intervals, from 0 to 1; NaN where it is not judged."""
+    """(C,) overlap of the two intervals, from 0 to 1; NaN if it is not computed."""
     population: np.ndarray | None
-    """(C,) proportions in the population, where that is known."""
+    """(C,) proportions in the population, if it is known."""
     fit: pd.DataFrame
     """One row for each table, the worst first: `variables`, `cells` that are not empty, `tvd`
     (total variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
     k_marginal: np.ndarray
-    """(M,) score of each file: 1,000 times (1 - the mean total variation distance of its tables)
-    (the k-marginal score of NIST's challenges; 1,000 is the original)."""
+    """(M,) score of each file: 1,000 times (1 - the mean total variation distance of its tables).
+    This is the k-marginal score of NIST's challenges; the original has 1,000."""
 
     def covered(self, of: str = "original", by: str = "synthetic") -> np.ndarray:
-        """Tell of each judged cell whether its proportion lies inside the interval.
+        """For each judged cell, whether its proportion lies inside the interval.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Proportions:
         return ((low <= value) & (value <= high))[self.judged]
 
     def summary(self) -> ProportionsEntry:
-        """Figures for evaluation.json; shares are None where no cell is judged."""
+        """Figures for evaluation.json; shares are None if no cell is judged."""
         away = np.abs(self.synthetic - self.original)
         overlap = self.overlap[self.judged]
 
@@ -171,32 +171,32 @@ def proportions(
     key: jax.Array | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Proportions:
-    """Compare the proportions of all cells of all tables of some variables at a time.
+    """Compare the proportions of all cells of all tables of `order` variables.
 
     Parameters
     ----------
     original
-        The records that the synthetic ones stand for: a table, or a data frame.
+        The records from which the synthetic files were made: a table, or a data frame.
     synthetic
         M files of the same schema, or data frames, which are coded like the original.
     order
         Number of variables of a table.
     population
-        Records of the whole population, where it is known, in the same schema.
+        Records of the whole population, if it is known, in the same schema.
     combining
-        "partially" or "fully", as `bnp_models.evaluation.combining.combine` takes it.
+        "partially" or "fully", as for `bnp_models.evaluation.combining.combine`.
     level
         Confidence level of the intervals.
     min_count
-        Overlap and coverage are judged of cells with at least so many records of the original
-        inside and outside.
+        Overlap and coverage are judged for cells with at least so many records of the original
+        inside and outside the cell.
     max_tables, max_cells
         Largest number of tables, and of cells in all of them. If there are more, tables are chosen
         at random up to these limits.
     key
         Random key of that choice. Default: `jax.random.key(0)`.
     progress
-        Called with the number of tables done and of all.
+        Function that is called with the number of finished tables and of all tables.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def proportions(
 def _counts(files, tables, progress) -> list[np.ndarray]:
     """(files, cells) records in each cell of each table."""
     schema = files[0].schema
-    # One contiguous column a variable.
+    # Each variable has a contiguous column.
     files = [file.tabulated for file in files]
     columns = [np.ascontiguousarray(file.codes.T).astype(np.int64) for file in files]
     incomplete = [(column < 0).any(axis=1) for column in columns]
@@ -272,7 +272,7 @@ def _counts(files, tables, progress) -> list[np.ndarray]:
 
 
 def _concatenated(by_table) -> tuple[np.ndarray, np.ndarray]:
-    """(files, C) records in every cell of all tables, and records of each cell's table."""
+    """(files, C) records in each cell of all tables, and in all cells of the same table."""
     rows = np.stack([count.sum(axis=1) for count in by_table], axis=1).astype(np.float64)
     sizes = [count.shape[1] for count in by_table]
     return np.concatenate(by_table, axis=1), np.repeat(rows, sizes, axis=1)
@@ -287,7 +287,7 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, rng):
     if number <= 200_000:
         every = np.array(list(itertools.combinations(range(variables), order)))
     else:
-        # Far more than are wanted: so many drawn at random are nearly all distinct.
+        # There are far more tables than are wanted, so that random ones are nearly all distinct.
         drawn = rng.random((4 * max_tables, variables))
         every = np.unique(np.sort(np.argsort(drawn, axis=1)[:, :order], axis=1), axis=0)
     sizes = np.prod(np.array(num_levels, dtype=np.float64)[every], axis=1)
@@ -305,7 +305,7 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, rng):
 
 
 def _table_counts(counts, columns, incomplete, table, num_levels):
-    """Records in each cell of a table, of those with all its values."""
+    """Number of records in each cell of a table, among records with values of all its variables."""
     sizes = [num_levels[j] for j in table]
     joint = joint_codes([columns[j] for j in table], sizes)
     if incomplete[table].any():

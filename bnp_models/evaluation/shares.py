@@ -1,4 +1,4 @@
-"""Shares of households that statements hold for, in the original and in synthetic files."""
+"""Shares of households for which statements are true, in the original and in synthetic files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from bnp_models.rules.rules import Rules
 
 
 class Shares(NamedTuple):
-    """Shares of households that each of R statements holds for."""
+    """Shares of households for which each of R statements is true."""
 
     names: tuple[str, ...]
     """Names of the statements."""
@@ -29,7 +29,7 @@ class Shares(NamedTuple):
     original_interval: tuple[np.ndarray, np.ndarray]
     """(R,) ends of the intervals from the original."""
     population: np.ndarray | None
-    """(R,) shares in the population, where that is known."""
+    """(R,) shares in the population, if it is known."""
 
 
 def household_shares(
@@ -41,12 +41,12 @@ def household_shares(
     combining: str = "partially",
     level: float = 0.95,
 ) -> Shares:
-    """Compare the shares of households of which statements are true.
+    """Compare the shares of households for which statements are true.
 
     Parameters
     ----------
     quantities
-        The statements, as rules (`bnp_models.rules`): "at least one child", say.
+        The statements, as rules (`bnp_models.rules`), such as "at least one child".
     original, synthetic, population
         Households of the same schema; those with a missing value are left out. All except the
         original may be data frames of persons.

@@ -1,7 +1,7 @@
-"""Runs that synthetic files come from, and what these warned of.
+"""Runs that made synthetic files, and the warnings of these runs.
 
 `bnp-models synthesize` writes run.json beside its files, with their digests and the warnings of the
-run: files that are good by every comparison may come from chains that did not converge.
+run. Files that are good by every comparison may come from chains that did not converge.
 """
 
 import json
@@ -28,6 +28,8 @@ class Source(NamedTuple):
     """Files in the folder of the run that it did not make."""
     warnings: list[str]
     """Warnings of the run."""
+    method: str | None = None
+    """Method by which it made the files from its draws, where that is known."""
 
     def sentences(self) -> Iterator[str]:
         """Sentences on the run, and on files that it did not make."""
@@ -41,22 +43,22 @@ class Source(NamedTuple):
             yield f"{_shown(self.changed)} {have} changed since the run in {self.run}"
         if self.strangers:
             yield (
-                f"the run in {self.run} did not make {_shown(self.strangers)}: whether the chains "
-                "behind these files converged is not known"
+                f"the run in {self.run} did not make {_shown(self.strangers)}: it is not known "
+                "whether the chains of these files converged"
             )
 
 
 def find_sources(
     paths: Sequence[str | PathLike], names: Sequence[str] | None = None
 ) -> tuple[Source, ...]:
-    """Find the runs that files come from, by the run.json in their folders.
+    """Find the runs that made files, by the run.json in the folders of the files.
 
     Parameters
     ----------
     paths
         Synthetic files.
     names
-        What they are called; by default their paths.
+        Names of the files in messages; by default their paths.
 
     Returns
     -------
@@ -78,12 +80,13 @@ def find_sources(
             same = file in made and made[file] == file_digest(path)
             kinds[0 if same else 1 if file in made else 2].append(name)
         warnings = list(map(str, run["warnings"]))
-        found.append(Source(str(folder / "run.json"), kinds[0], kinds[1], kinds[2], warnings))
+        method = run.get("method") if isinstance(run.get("method"), str) else None
+        found.append(Source(str(folder / "run.json"), *kinds, warnings, method))
     return tuple(found)
 
 
 def _read(path: Path) -> dict | None:
-    """Content of the run.json of a run that made files; None where there is none."""
+    """Content of the run.json of a run that made files; None if there is none."""
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -94,6 +97,6 @@ def _read(path: Path) -> dict | None:
 
 
 def _shown(names: Sequence[str]) -> str:
-    """Names of files, the first three."""
+    """Names of the first three files, and the number of further files."""
     rest = [] if len(names) <= 3 else [f"{len(names) - 3} others"]
     return listed([*names[:3], *rest])

@@ -95,8 +95,8 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
     sizes: dict[str, int] = {}
 
     def axis_of(name: str, axis: str, size: int) -> str:
-        """Name of an axis: variables whose levels lie in bands or groups have shapes of these, and
-        a level may stand for absent items, behind those that have labels."""
+        """Name of an axis. Its name in the model is used if the axis has as many entries as labels.
+        It may have more: the shapes of bands or groups of levels, and a level of absent items."""
         known = len(labels.get(axis, ()))
         if known in (0, size) and sizes.setdefault(axis, size) == size:
             return axis
@@ -109,7 +109,7 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
         axes = named.get(name, ())
         if len(axes) != values.ndim - 2:
             axes = tuple(f"{name}_dim_{i}" for i in range(values.ndim - 2))
-        # If levels are in bands or groups, the shapes of these follow the shapes of the levels.
+        # If levels are in bands or groups, the shapes of bands or groups follow those of levels.
         of_values = (axis_of(name, *x) for x in zip(axes, values.shape[2:], strict=True))
         dims[name] = ("chain", "draw", *of_values)
     data = xr.Dataset({name: (dims[name], values) for name, values in arrays.items()})
@@ -215,7 +215,7 @@ def arrange_draws(
 
 
 def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
-    """Divide quantities into those of the posterior and those of sweeps."""
+    """Divide quantities into quantities of the posterior and quantities of sweeps."""
     return (
         {name: values for name, values in draws.items() if name not in SAMPLE_STATS},
         {name: values for name, values in draws.items() if name in SAMPLE_STATS},
@@ -284,7 +284,7 @@ def _netcdf(groups: dict[str, Any], attributes: dict[str, Any]) -> io.BytesIO:
 
 
 def read_draws(path: str | PathLike) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
-    """Read what `arrange_draws` put into a file with the parameters.
+    """Read the draws from a file of `arrange_draws` that includes the parameters.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def read_draws(path: str | PathLike) -> tuple[dict[str, np.ndarray], int, dict[s
                 if group == "parameters":
                     every = int(data["draw"][0]) + 1
         except (OSError, ValueError, KeyError):
-            # Not all runs have the last two.
+            # Only some runs have the last two attributes.
             if group == "posterior":
                 raise
     return draws, every, attributes

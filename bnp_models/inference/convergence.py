@@ -28,8 +28,8 @@ BEHIND = ("log_likelihood", "tau1_conditional")
 
 REPORTED = ("tau1", "tau2")
 
-# Bulk and tail, per chain: with fewer, R-hat and ESS are themselves unreliable (Vehtari et al.
-# 2021, doi:10.1214/20-BA1221).
+# Least bulk and tail ESS per chain. If they are smaller, R-hat and ESS are themselves unreliable
+# (Vehtari et al. 2021, doi:10.1214/20-BA1221).
 MIN_ESS_PER_CHAIN = 100
 
 MIN_DRAWS = 4
@@ -46,7 +46,7 @@ class Figures(Document):
 
 
 class Evaluated(Protocol):
-    """Result that is computed from a run's draws and judged with them: a risk, or margins."""
+    """Result computed from a run's draws (a risk or margins) whose convergence is judged."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities by which the convergence of the run is judged, each (chains, draws)."""
@@ -67,8 +67,8 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
         Chains.
     evaluated
         Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
-        quantities, and those of the run are thinned to the draws at which it was evaluated; with
-        `Margins`, the three on which the chains agree least.
+        quantities, and the quantities of the run are thinned to the draws at which tau1 was
+        evaluated. With `Margins`, the three margins on which the chains agree least are included.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
 
 @dataclass(frozen=True)
 class Converged:
-    """A target for ``sample(until=...)``: R-hat is small, effective sample sizes are large.
+    """A target for ``sample(until=...)``: small R-hat and large effective sample sizes.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Converged:
         A function of a run that returns arrays (chains, draws) by name. They are judged in addition
         to the log-likelihood, components and alpha, as far as the model keeps these with its draws
         (the mixed membership models keep no log-likelihood). The function is called only after
-        those have met their limits. ``lambda run: bnp.population_risk(run, N).monitored(run)``
+        these have met their limits. ``lambda run: bnp.population_risk(run, N).monitored(run)``
         judges tau_1. Default: no further quantities.
     others_rhat
         Limit of R-hat for the log-likelihood and for the conditional expectation of tau_1. Their
@@ -272,14 +272,14 @@ def is_reported(name: str) -> bool:
 
 
 def judged(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of reported and of supporting quantities; of all, if no quantity is reported."""
+    """Figures of reported and supporting quantities; of all quantities, if none is reported."""
     if not any(map(is_reported, figures)):
         return figures
     return {name: f for name, f in figures.items() if is_reported(name) or name in BEHIND}
 
 
 def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of the quantities that people report; of all quantities, if there are none."""
+    """Figures of the quantities that people report; of all quantities, if none is reported."""
     return {name: f for name, f in figures.items() if is_reported(name)} or figures
 
 

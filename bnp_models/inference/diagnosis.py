@@ -119,12 +119,12 @@ class Diagnosis:
         against = target.missed({name: values}, {name: figures}) + list(misfits)
         known = name == "tau1" and getattr(self.evaluated, "is_known", False)
         if figures["rhat"] is None and not against and not known:
-            # Where no draw differs, only their number says whether one could have.
+            # If all draws are equal, only their number shows whether the quantity can vary.
             chains = len(values)
             if chains == 1 or values.size < target.least_ess(chains):
                 against = [
                     f"it is {values.flat[0]:g} in all {counted(values.size, 'draw')} of "
-                    f"{counted(chains, 'chain')}, which are too few to tell"
+                    f"{counted(chains, 'chain')}, which are too few to tell whether it varies"
                 ]
         if against:
             return False, f"{name} should not be used: {listed(against)}"

@@ -1,4 +1,4 @@
-"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, kept draws, checkpoints."""
+"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints."""
 
 import contextlib
 import math
@@ -18,19 +18,15 @@ from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
     Advanced,
-    Kept,
-    Schedule,
     Stretch,
     advancing,
     capacity_of_starts,
     chain_keys_of,
-    chunk_end,
     grow_chains,
     init_chains,
     one_draw,
     shrink_chains,
     slots_needed,
-    slots_of_buffer,
 )
 from bnp_models.inference.compilation import (
     LARGE,
@@ -42,7 +38,8 @@ from bnp_models.inference.compilation import (
 from bnp_models.inference.interruption import Interrupted, noted_signals
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
-from bnp_models.inference.run import Run, Settings, concatenate_draws, number_kept, scalars_kept
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Kept, Schedule, Settings, Trace, chunk_end, slots_for_arrays
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Growing, Model
 from bnp_models.rules.rules import Rules
@@ -51,6 +48,9 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 NO_GROWTH_SHARE = 0.25
 """Share of the warm-up in which chains lose components of their initial states and get no more
 slots. After it, slots that only the initial states needed are removed."""
+
+_CHUNK_SECONDS, _FIRST_CHUNK = 0.5, 8
+"""Seconds that a chunk of sweeps should take, and sweeps of the first one."""
 
 
 class Task(NamedTuple):
@@ -64,7 +64,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """Settings of the execution of chains. None of them changes a draw."""
+    """Settings of the execution of chains; they do not change the draws."""
 
     store: Checkpoint | None = None
     """Folder that checkpoints are saved in."""
@@ -85,7 +85,7 @@ class Execution:
 
 
 def keys_of(key: jax.Array) -> Keys:
-    """Keys of a run: of starts, of sweeps, of new slots, and the one that it sets aside."""
+    """Keys of a run: for starts, for sweeps, for new slots, and the key that it sets aside."""
     return Keys(key, 4)
 
 
@@ -118,9 +118,7 @@ class Driver:
         self.iteration = 0
         self.capacity = capacity_of_starts(self.model, settings, task.table.n)
         self.growth: list[tuple[int, int]] = []
-        self.segments: list[dict[str, np.ndarray]] = []
-        self.pending: list[dict[str, np.ndarray]] = []
-        self.unfetched: tuple[list[Advanced], dict[str, int]] | None = None
+        self.trace = Trace(settings)
         self.rate: float | None = None
         growing = isinstance(self.model, Growing)
         self.growth_start = int(settings.num_warmup * NO_GROWTH_SHARE) if growing else 0
@@ -168,13 +166,13 @@ class Driver:
                     raise Interrupted(int(stop), self.iteration, goal, saved)
             (stop,) = processes.largest(noted())
             if stop and self.execution.store is not None:
-                # The signal came during the last sweeps or their save; the next steps may take
-                # long.
+                # The signal came during the last sweeps or while they were saved. The run stops
+                # here, because the steps that follow may take long.
                 raise Interrupted(int(stop), self.iteration, goal, True)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
-        """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
+        """Set the states: new ones, or those of a checkpoint or a run; place arrays on devices."""
         model, settings = self.model, self.settings
         # All chains of a superchain start from the same state.
         start = np.arange(settings.num_chains) // settings.superchain
@@ -191,15 +189,14 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # With the final placement, so that the sweep that is traced here is the one that is
-        # compiled.
+        # The states are in their final places, so that the sweep traced here is compiled later.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )
         unknown = [name for name in settings.keep if name not in self.available]
         if unknown:
             known = ", ".join(sorted(self.available))
-            raise ValueError(f"keep: no {unknown[0]!r}; there are {known}")
+            raise ValueError(f"keep: the model has no {unknown[0]!r}; it has {known}")
 
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
         """Continue from the end of a checkpoint or a run; return the states."""
@@ -208,13 +205,14 @@ class Driver:
                 name: np.concatenate([early, begin.draws[name]], axis=1)
                 for name, early in begin.warmup_draws.items()
             }
-            self.segments = [{name: np.moveaxis(value, 1, 0) for name, value in draws.items()}]
+            self.trace.saved = [{name: np.moveaxis(x, 1, 0) for name, x in draws.items()}]
             self.growth = list(begin.growth)
             self.iteration, self.capacity = begin.settings.num_sweeps, begin.capacity
             self.clock = dict(begin.seconds)
             return begin.state
         progress = begin.progress
-        self.segments, self.growth = begin.segments, [tuple(pair) for pair in progress["growth"]]
+        self.trace.saved = begin.segments
+        self.growth = [tuple(pair) for pair in progress["growth"]]
         self.iteration, self.capacity = progress["iteration"], progress["capacity"]
         self.clock = progress["seconds"]
         return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in begin.state])
@@ -222,24 +220,21 @@ class Driver:
     def _check_draws(self) -> None:
         """Refuse draws that do not fit into memory; joining them needs twice their size."""
         settings, needed = self.settings, 0
-        scalars = scalars_kept(settings.num_sweeps, settings)
-        arrays = number_kept(settings.num_sweeps, settings, settings.parameters_every)
-        for name in settings.keep:
-            kept = self.available[name]
-            each = settings.num_chains * math.prod(kept.shape[1:]) * kept.dtype.itemsize
-            needed += 2 * each * (scalars if kept.ndim == 1 else arrays)
+        for draw in map(self.available.get, settings.keep):
+            kept = settings.scalars if draw.ndim == 1 else settings.arrays
+            each = settings.num_chains * math.prod(draw.shape[1:]) * draw.dtype.itemsize
+            needed += 2 * each * kept.number(settings.num_sweeps)
         check_kept("the draws", needed, "keep fewer of them (--draws, or --thin)")
 
     def _compile(self) -> None:
         """Trace and compile by a call with no sweeps, so that later times exclude compilation."""
         settings = self.settings
         available = {name: self.available[name] for name in settings.keep}
-        self.slots = slots_of_buffer(available, settings.num_chains)
+        self.slots = slots_for_arrays(available, settings.num_chains)
         program = advancing(options_of_loops(self.devices))
         schedule = Schedule(
-            settings.num_warmup, self.growth_start, settings.thin, settings.parameters_every,
-            settings.scalars_from,
-        )  # fmt: skip
+            settings.num_warmup, self.growth_start, settings.scalars, settings.arrays
+        )
         given = {"schedule": schedule, "kept": Kept(settings.keep, self.slots)}
         of_chains = self.chain_keys[0], self.states[0], Stretch(self.iteration, self.iteration)
         if sum(leaf.nbytes for leaf in jax.tree.leaves((self.data, self.states))) >= LARGE:
@@ -253,13 +248,14 @@ class Driver:
     def _advance(self, goal: int) -> bool:
         """Run a chunk of sweeps, keep it, and return whether a chain needs more slots."""
         settings, begin, began = self.settings, self.iteration, time.perf_counter()
-        length = self.execution.chunk_sweeps
-        stop = min(goal, chunk_end(begin, settings, self.slots, length, self.rate))
+        length = _FIRST_CHUNK if self.rate is None else max(1, int(self.rate * _CHUNK_SECONDS))
+        length = self.execution.chunk_sweeps or length
+        stop = min(goal, chunk_end(begin, settings, self.slots, length))
         stop = min(stop, self.growth_start) if begin < self.growth_start else stop
         groups = self._advance_groups(begin, stop)
         self.iteration = int(groups[0].reached)
         self.states = [group.states for group in groups]
-        self.unfetched = groups, self._numbers_kept(begin)
+        self.trace.add([group.buffers for group in groups], begin, self.iteration)
         overflow, elapsed = processes.largest(
             any(bool(group.overflow) for group in groups), time.perf_counter() - began
         )
@@ -278,35 +274,15 @@ class Driver:
             return self.advance(keys, states, Stretch(begin, stop))
 
         stops = [stop] * len(self.states)
-        groups = self.place.run(advance, self.chain_keys, self.states, stops, meanwhile=self._fetch)
+        groups = self.place.run(
+            advance, self.chain_keys, self.states, stops, meanwhile=self.trace.fetch
+        )
         (before_stop,) = processes.largest(stop - min(int(group.reached) for group in groups))
         reached = stop - int(before_stop)
         for number, group in enumerate(groups):
             if int(group.reached) > reached:
                 groups[number] = advance(self.chain_keys[number], self.states[number], reached)
         return groups
-
-    def _numbers_kept(self, begin: int) -> dict[str, int]:
-        """Number of draws to keep since sweep `begin`, of scalars and of arrays."""
-        settings = self.settings
-        scalars = scalars_kept(self.iteration, settings) - scalars_kept(begin, settings)
-        every = settings.parameters_every
-        arrays = number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
-        return {
-            name: scalars if self.available[name].ndim == 1 else arrays for name in settings.keep
-        }
-
-    def _fetch(self) -> None:
-        """Keep the draws of the last block, while the next one runs or before they are saved."""
-        if self.unfetched is None:
-            return
-        (groups, numbers), self.unfetched = self.unfetched, None
-        if any(numbers.values()):
-            buffers = [jax.device_get(group.buffers) for group in groups]
-            self.pending.append({
-                name: np.concatenate([b[name][: numbers[name]] for b in buffers], axis=1)
-                for name in buffers[0]
-            })  # fmt: skip
 
     def _grow(self) -> None:
         """Double the number of slots of every chain."""
@@ -340,9 +316,7 @@ class Driver:
 
     def _save(self, store: Checkpoint, rewrite: bool) -> None:
         """Save the states and the draws since the last checkpoint, or all of them."""
-        self._gather_pending()
-        merged = self.pending[0] if self.pending else None
-        everything = concatenate_draws(self.segments + self.pending) if rewrite else merged
+        draws = self.trace.joined() if rewrite else self.trace.unsaved()
         progress = {
             "iteration": self.iteration,
             "capacity": self.capacity,
@@ -350,28 +324,16 @@ class Driver:
             "seconds": self.clock,
         }
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(join_groups(self.states))]
-        store.save(progress, leaves, everything, replace=rewrite)
-        if merged is not None:
-            self.segments.append(merged)
-        self.pending = []
-
-    def _gather_pending(self) -> None:
-        """Join the draws since the last block, from the chains of all processes, into one block."""
-        self._fetch()
-        if self.pending:
-            self.pending = [processes.gather(concatenate_draws(self.pending), axis=1)]
+        store.save(progress, leaves, draws, replace=rewrite)
+        self.trace.note_saved()
 
     def _finish(self, goal: int) -> Run:
         """Make the run, with the number of its draws in the settings."""
-        self._gather_pending()
         settings = self.settings
         if goal < settings.num_sweeps:
-            discarded = settings.num_discarded // settings.thin
-            settings = replace(settings, num_samples=number_kept(goal, settings) - discarded)
-        draws = {
-            name: np.moveaxis(value, 0, 1)
-            for name, value in concatenate_draws(self.segments + self.pending).items()
-        }
+            made = (goal - settings.num_warmup - settings.num_discarded) // settings.thin
+            settings = replace(settings, num_samples=made)
+        draws = {name: np.moveaxis(value, 0, 1) for name, value in self.trace.joined().items()}
         early = settings.num_warmup_draws
         scalars = {name: value for name, value in draws.items() if value.ndim == 2}
         return Run(

@@ -55,7 +55,7 @@ def noted_signals() -> Iterator[Callable[[], int]]:
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             before[number] = signal.getsignal(number)
-            # None: a handler that was not set by Python, which cannot restore it.
+            # None: the handler was not set by Python, and Python cannot restore it.
             if before[number] is not None and before[number] != signal.SIG_IGN:
                 signal.signal(number, note)
     try:

@@ -19,10 +19,10 @@ MAX_MODES = 8
 
 FEW_CROSSINGS = 20
 
-# Groups of segments are modes if the distance of their means is large enough. It is measured in
-# standard deviations of a draw within a segment; of a segment's mean within its group; and, for
-# groups of whole chains, in standard errors of the difference. Among simulated autocorrelated runs
-# with one mode, and at least 5 effective draws a chain, fewer than 1% are found to have two modes.
+# Groups of segments are modes if the distance between their means is large enough, in units of:
+# the standard deviation of a draw within a segment; that of a segment's mean within its group; and,
+# for groups of whole chains, the standard error of the difference. Among simulated autocorrelated
+# runs with one mode and at least 5 effective draws a chain, fewer than 1% are found to have two.
 DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
 
 
@@ -171,9 +171,9 @@ def _group_segments(values, cuts) -> np.ndarray:
 def _group(values, least, separation, variance=None):
     """Group of each value, for the largest number of groups whose neighbours are all separated.
 
-    Groups are those of least squares. Their means differ by at least `least`, and by at least
-    `separation` standard deviations of a value within its group or, if the `variance` of a value is
-    given, of the difference.
+    Groups minimise the sum of squares within them. Their means differ by at least `least`, and by
+    at least `separation` standard deviations of a value within its group or, if the `variance` of a
+    value is given, of the difference.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order] - np.mean(values)
@@ -215,16 +215,16 @@ def _least_squares_groups(ordered, most):
 
 
 def _without_passages(labels, means):
-    """Labels without groups between two others in which chains are for one segment only.
+    """Remove groups between two others in which chains stay for one segment only.
 
-    A chain changes its mode in such a segment; the segment is counted to the nearer of the two
-    modes.
+    In such a segment a chain changes from one mode to another; the segment gets the label of the
+    nearer of the two modes.
     """
     before = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
     after = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=-1)
     for group in range(1, labels.max()):
         passing = labels == group
-        # -1 means that there is no segment; it counts as being on either side.
+        # -1 means that there is no segment before or after; it may stand for either side.
         one_way = (before < group) & ((after > group) | (after < 0))
         other_way = ((before > group) | (before < 0)) & (after < group)
         if (one_way | other_way)[passing].all():

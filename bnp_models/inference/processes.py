@@ -34,7 +34,7 @@ def connect(
         If an argument is left out and the environment does not provide it (Slurm, Open MPI and
         Kubernetes do, see `jax.distributed.initialize`), or if the processes cannot connect.
     """
-    # JAX would treat SIGTERM as a notice only and continue; older JAX has no such option.
+    # Otherwise JAX would only note a SIGTERM and continue; older JAX does not have this option.
     if hasattr(jax.config, "jax_enable_preemption_service"):
         jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(coordinator, number, index)
@@ -55,7 +55,7 @@ def share(num_chains: int) -> slice:
     """
     number, index = jax.process_count(), jax.process_index()
     if num_chains % number:
-        raise ValueError(f"{num_chains} chains: {number} processes cannot have as many each")
+        raise ValueError(f"{num_chains} chains cannot be divided equally among {number} processes")
     size = num_chains // number
     return slice(size * index, size * (index + 1))
 

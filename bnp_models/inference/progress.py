@@ -62,8 +62,8 @@ class Progress:
             self.forecast = True
             if left > _LEAST_FORECAST:
                 self.tell(
-                    f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, by the first "
-                    f"{iteration:,} sweeps"
+                    f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, estimated "
+                    f"from the first {iteration:,} sweeps"
                 )
         elif self.tell is not None and now - self.told > _SECONDS_BETWEEN and iteration < goal:
             self.told = now

@@ -1,12 +1,21 @@
-"""The sampling driver: a Python loop that calls compiled sweeps of any model's chains.
+"""Gibbs chains of any model: `sample` and `extend`.
 
-A model has the methods of `bnp_models.models.model.Model`. The driver runs several chains with
-vmap, divides the work among the available devices, enlarges arrays when components need more room,
-keeps draws in the memory of the host, writes checkpoints, and resumes runs exactly. The key of
-chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the length of
-the chunks nor, if each chain is on one device, on the number of devices. Therefore a run that is
-extended has the draws of a longer run, and a run until a target is a loop of extensions. If the
-records of a chain are divided among devices, floats are rounded differently.
+`sample` codes and checks the input, and gives the chains to a `Driver`, which calls compiled
+programs of many sweeps each. To follow a run, read on in
+
+- `bnp_models.inference.driver`: `Driver.run` starts the chains, runs chunks of sweeps until the
+  last draw, enlarges or shrinks arrays, and saves checkpoints;
+- `bnp_models.inference.chunks`: `advance_chains` is the compiled loop over the sweeps of a chunk;
+- `bnp_models.inference.trace`: which draws are kept, and how they are copied to the host;
+- the file of the model, such as `bnp_models.models.latent_classes.nplcm`: `prepare` makes the
+  arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The
+  conditionals are in the file `conditionals` next to it, and the variates in
+  `bnp_models.kernels`.
+
+The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on
+the length of the chunks nor, if each chain is on one device, on the number of devices. Therefore a
+run that is extended has the draws of a longer run, and a run until a target is a loop of
+extensions. If the records of a chain are divided among devices, floats are rounded differently.
 """
 
 import hashlib
@@ -33,15 +42,8 @@ from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Task
 from bnp_models.inference.progress import Monitor, Tell
-from bnp_models.inference.run import (
-    Run,
-    Settings,
-    Until,
-    interval_of_arrays,
-    kept_names,
-    settings_of_round,
-    starts_of,
-)
+from bnp_models.inference.run import Run, Until
+from bnp_models.inference.trace import Settings, interval_of_arrays, settings_of_round, starts_of
 from bnp_models.models.model import Conditions, ConditionsT, DataT, InfoT, Model, StateT, TableT
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
@@ -117,9 +119,9 @@ def sample(
         then again from the first; by default those that the model recommends. R-hat can only detect
         a second mode if the chains start from different states.
     parameters_every
-        Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
-        all draws. Default: 1, or the number that a model with large arrays recommends, or as many
-        as keep those of all levels and components within 256 MiB.
+        Interval between draws whose arrays, such as level probabilities, are kept. Scalars are kept
+        for all draws. Default: 1, or the number that a model with large arrays recommends, or more
+        if arrays of all levels and components would need more than 256 MiB.
     keep_warmup
         Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices
@@ -143,9 +145,9 @@ def sample(
     Returns
     -------
     run
-        With a target, its `until` holds it, and its draws are the last of those of
-        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, the
-        numbers being those of ``run.settings``.
+        The chains. With a target, `run.until` is the target, and the draws are the last draws of
+        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, where
+        the numbers are those of ``run.settings``.
 
     Raises
     ------
@@ -180,8 +182,9 @@ def sample(
     use_compilation_cache()
     if parameters_every is None:
         parameters_every = interval_of_arrays(model, coded, num_chains, num_samples)
+    kept = model.scalars + model.parameters + model.hyperparameters if keep is None else tuple(keep)
     first = Settings(
-        num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
+        num_chains, num_warmup, num_samples, thin, kept,
         starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
@@ -232,7 +235,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
             return judged
         began = time.perf_counter()
         reached = asked.target(judged)
-        # Of several processes none stops alone.
+        # All processes stop together.
         met, elapsed = processes.largest(reached, time.perf_counter() - began)
         run.seconds["checks"] = run.seconds.get("checks", 0.0) + elapsed
         if met:
@@ -326,8 +329,8 @@ def coded_input(
     check_kind(Model, call, model=model)
     if isinstance(table, pd.DataFrame) and model.table_type is Households:
         raise MicrodataError(
-            f"the {model.name} model takes Households, not a data frame, because that does not say "
-            "which column identifies the households; give Households.from_frame(frame, "
+            f"the {model.name} model takes Households, not a data frame, which does not say which "
+            "column identifies the households; give Households.from_frame(frame, "
             "household=...)"
         )
     table = as_records(table, call, TABLES)

@@ -43,7 +43,7 @@ class KernelState(NamedTuple, Generic[StateT]):
 
 
 class Kernel(NamedTuple, Generic[StateT, InfoT]):
-    """A model's chain on one sample as two pure functions, as those of blackjax are.
+    """A model's chain on one sample as pure functions, like the kernels of blackjax.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def kernel_of(
 
 
 class StepsInfo(NamedTuple):
-    """Figures of one step, and those that the driver reads."""
+    """Second value of one step, and the figure that the driver reads."""
 
     own: Any
     """Second value of the step."""
@@ -255,12 +255,12 @@ def model_of_steps(
         ``step(key, state) -> (state, info)``, pure and jittable; it has to leave the posterior
         invariant. State and info are dictionaries, named tuples or `equinox.Module`.
     keep
-        Names of what is kept of each draw, of the fields of state and info. Convergence is judged
-        by those that are one number.
+        Names of the fields of state and info that are kept for each draw. Convergence is judged by
+        those that are scalars.
     prepare
-        Function of the coded table that returns the data, a pytree of arrays. Where it is given,
-        the functions are ``init(key, data)`` and ``step(key, state, data)``. Default: the functions
-        know their data.
+        Function of the coded table that returns the data, a pytree of arrays. If it is given, the
+        functions are ``init(key, data)`` and ``step(key, state, data)``. Default: the functions
+        contain their data.
     name
         Name of the model. A checkpoint belongs to a run whose model has the same name and whose
         functions have the same code. Other things that the functions use, such as global constants,

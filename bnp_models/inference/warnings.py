@@ -68,7 +68,7 @@ def draws_warnings(
 
 
 def design_warnings(run: Run) -> list[str]:
-    """Sentence on values that are missing by design, of which no longer run makes better ones."""
+    """Sentence on values that are missing by design, which a longer run does not improve."""
     return missing_by_design(records_of(persons_of(run.table)))
 
 

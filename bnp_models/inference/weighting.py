@@ -1,8 +1,8 @@
 """Runs on records with design weights, with the classes of the weights summed out.
 
-A law is a distribution of records: it is a `Run` on the records without their weight class, which
-is summed out of its draws. All functions that use the parameters of a run accept a law. If the
-records have no weights, the law is the run itself.
+The functions return a distribution of records (in names: law) as a `Run` on the records without
+their weight class, which is summed out of its draws. All functions that use the parameters of a run
+accept it. If the records have no weights, it is the run itself.
 """
 
 import dataclasses
@@ -65,14 +65,14 @@ def unsampled_law(run: RunT) -> RunT:
     def unsampled(table):
         table.require_counts()
         rest = np.maximum(table.class_weights - 1, 0)
-        # If everybody was sampled, nobody is left, and any law can be used.
+        # If everybody was sampled, nobody is left, and any distribution can be used.
         return rest if rest.any() else np.ones_like(rest)
 
     return _law(run, unsampled)
 
 
 def _law(run: RunT, weights_of: Callable[[WeightedMicrodata], np.ndarray]) -> RunT:
-    """Law proportional to sum_s weights[s] p(x, s)."""
+    """Distribution proportional to sum_s weights[s] p(x, s), as a `Run`."""
     table, model = run.table, run.model
     if not isinstance(table, WeightedMicrodata):
         return run

@@ -99,7 +99,7 @@ def under_prior(model: Learning, levels: Levels) -> Levels:
 
 
 def draw_shape(model: Learning, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes from their prior; if the model fixes them, return those of `levels`."""
+    """Draw Dirichlet shapes from their prior, or return fixed shapes, which `levels` has."""
     return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
 
 
@@ -141,7 +141,7 @@ class Grouping(NamedTuple):
                 raise ValueError(f"groups of {name!r} and ordered are both given; leave out one")
 
     def resolved(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> "Grouping":
-        """Return the same with the names of ordered variables in the place of "auto"."""
+        """Replace "auto" by the names of the ordered variables."""
         if self.ordered != "auto":
             return self
         found = zip(variables, levels, strict=True)
@@ -281,9 +281,9 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     )  # fmt: skip
     ordered: str | tuple[str, ...] = option(
         "auto",
-        """Variables whose neighbouring levels have similar probabilities: those of a component are
+        """Variables whose neighbouring levels have similar probabilities. These probabilities are
         Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
-        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
+        band. "auto": variables with more than a dozen numeric levels; "none"; or names. For a
         variable that is modelled relative to the head of a household, the relative codes are
         ordered, and so are the values of the heads.""",
         command=True, kw_only=True, converter=as_ordered,
@@ -311,7 +311,7 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         assert isinstance(schema, Schema)
         shape, trees = run.draws["level_shape"], trees_of(self, schema)
         levels = Levels.of_variables(schema.num_levels, trees)
-        # The level of absent items, or the classes of weights.
+        # The further nodes are the level of absent items, or the weight classes.
         more = shape.shape[-1] - levels.shape.size
         if more:
             levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)

@@ -130,9 +130,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     conditions_type: ClassVar[type | None] = None
     """Type of the structural zeros or rules that the model accepts; None if it accepts none."""
     takes_missing: ClassVar[bool] = False
-    """Whether it draws missing values, or sums them out."""
+    """Whether the model draws missing values or sums them out."""
     missing_under_conditions: ClassVar[bool] = True
-    """Whether it does so under structural zeros too."""
+    """Whether the model also does so under structural zeros."""
     takes_counts: ClassVar[bool] = False
     """Whether the model accepts a `ContingencyTable` (cells with counts) instead of `Microdata`."""
 
@@ -283,7 +283,7 @@ class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         num_levels: tuple[int, ...],
         feasible: np.ndarray | None,
     ) -> dict[str, np.ndarray]:
-        """Arrays of draws of the law sum_s weights[s] p(x, s) / Z, for the names that change.
+        """Draws of the distribution sum_s weights[s] p(x, s) / Z: the arrays that change, by name.
 
         Parameters
         ----------
@@ -297,17 +297,17 @@ class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         Raises
         ------
         ValueError
-            If the model cannot compute that law, as in this default.
+            If the model cannot compute this distribution; the default is that it cannot.
         """
         raise ValueError(f"the {self.name} model takes no design weights")
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray] | None:
-        """Arrays of draws (chains, draws, ...) with levels merged, for the names that change.
+        """Arrays of draws (chains, draws, ...) that change when levels are merged, by name.
 
-        `groups` is as for `merge_rows`. The result is None, as in this default, if the law of
-        coarser records does not have the form of the model.
+        `groups` is as for `merge_rows`. The result is None if the distribution of coarser records
+        does not have the form of the model, which is the default.
         """
         return None
 

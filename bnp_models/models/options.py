@@ -1,4 +1,4 @@
-"""Options of models, declared once as fields: checks, documentation, and list; and keys."""
+"""Options of models, declared once as fields: their checks, documentation and list; random keys."""
 
 import dataclasses
 import math
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bnp_models.data.arguments import described
@@ -46,7 +47,7 @@ def option(
     command: bool = False,
     **field: Any,
 ) -> Any:
-    """Declare a field of a model as one of its options; arguments as of `Option`.
+    """Declare a field of a model as one of its options; the arguments are fields of `Option`.
 
     Numbers that are not integers, and None, may be traced, except with `static`; all other values
     are static.
@@ -57,7 +58,7 @@ def option(
     return eqx.field(default=default, metadata=metadata, **field)
 
 
-def options_of(model: Any) -> dict[str, Option]:
+def options_of(model: eqx.Module | type[eqx.Module]) -> dict[str, Option]:
     """Options of a model, or of its class, by name; keyword-only options come last."""
     fields = [field for field in dataclasses.fields(model) if "option" in field.metadata]
     fields.sort(key=lambda field: bool(field.kw_only))
@@ -69,12 +70,12 @@ def options_of(model: Any) -> dict[str, Option]:
     }
 
 
-def _written(kind: Any) -> str:
+def _written(kind: object) -> str:
     """A type as it is written."""
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
-def check_options(model: Any) -> None:
+def check_options(model: eqx.Module) -> None:
     """Raise ValueError unless the values of a model are within what its fields declare."""
     for name, declared in options_of(model).items():
         value = vars(model)[name]
@@ -114,19 +115,19 @@ def check_fixed(**options: Any) -> None:
             raise ValueError(f"{name} must be a positive number, not {value!r}")
 
 
-def fixed_or(fixed: Any, drawn: Float[Array, "..."]) -> Float[Array, "..."]:
+def fixed_or(fixed: ArrayLike | None, drawn: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the array that was drawn, or the number to which an option fixes it."""
     return drawn if fixed is None else jnp.full_like(drawn, fixed)
 
 
-def check_integer(least: int, **options: Any) -> None:
+def check_integer(least: int, **options: object) -> None:
     """Raise ValueError unless the options are integers of at least `least`."""
     for name, value in options.items():
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
-def check_choice(choices: Sequence[str], **options: Any) -> None:
+def check_choice(choices: Sequence[str], **options: object) -> None:
     """Raise ValueError unless the options are among the choices."""
     for name, value in options.items():
         if value not in choices:

@@ -386,6 +386,7 @@ class RunDocument(Document):
     title: str | None = ABSENT
     author: str | None = ABSENT
     bom: bool | None = None
+    first_row: int | None = None
     recode: Sequence[str] | None = None
     """Option of protect."""
     suppress: Share | None = None

@@ -90,8 +90,11 @@ def to_inference_data(
     attributes: dict[str, int | str] = {}
     if risk is not None:
         quantities = {name: vars(risk)[name] for name in _OF_RISK}
-        if risk.layer is not None:
-            quantities |= {"tie_shape": risk.layer.shape, "tie_exponent": risk.layer.exponent}
+        if risk.overdispersion is not None:
+            quantities |= {
+                "tie_shape": risk.overdispersion.shape,
+                "tie_exponent": risk.overdispersion.exponent,
+            }
         attributes["population_size"] = risk.population_size
     if seed is not None:
         attributes["seed"] = seed
@@ -153,6 +156,7 @@ def write_records(
     *,
     beside: pd.DataFrame | None = None,
     bom: bool = False,
+    first_row: int = 0,
 ) -> None:
     """Write `PopulationRisk.records`, riskiest first, as `write_table` writes.
 
@@ -168,6 +172,8 @@ def write_records(
         (n, any) more columns of the sample's records, which are put last.
     bom
         Begin with a byte order mark.
+    first_row
+        Number of the first record of the sample in the column "row".
 
     Examples
     --------
@@ -181,4 +187,5 @@ def write_records(
         frame.insert(1, ids.name, ids.to_numpy(object)[frame["row"]])
     if beside is not None:
         frame[list(beside)] = beside.to_numpy()[frame["row"]]
+    frame["row"] += first_row
     write_table(frame, path, ("r1", "r2"), bom=bom)

@@ -1,6 +1,7 @@
 """Pages of all reports: their templates, and the parts on chains and data that all pages have."""
 
 import platform
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, NamedTuple
@@ -13,7 +14,12 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.documents import Keywords, Sha256
 from bnp_models.data.microdata import Records
 from bnp_models.inference.arviz import versions
-from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
+from bnp_models.inference.convergence import (
+    CLOSE_RHAT,
+    MAX_RHAT,
+    MIN_ESS_PER_CHAIN,
+    OTHERS_RHAT,
+)
 from bnp_models.inference.run import Run
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.report.plots import COLOURS, rank_plot, themed, trace_plot
@@ -46,7 +52,10 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
+    pages.filters |= {
+        "count": "{:,}".format, "number": _number, "plain": _plain,
+        "without_diagnostics": _without_diagnostics,
+    }  # fmt: skip
     return pages
 
 
@@ -71,6 +80,8 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
     return {
         "versions": versions() | {"python": platform.python_version()},
         "max_rhat": MAX_RHAT,
+        "close_rhat": CLOSE_RHAT,
+        "others_rhat": OTHERS_RHAT,
         "min_ess": MIN_ESS_PER_CHAIN * num_chains,
         "colours": [
             (chain + 1, themed(COLOURS[chain])) for chain in range(min(num_chains, len(COLOURS)))
@@ -177,3 +188,8 @@ def _number(value: float) -> str:
 def _plain(value: float) -> str:
     """Number without a decimal where it is whole, as quantiles of a count mostly are."""
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.1f}"
+
+
+def _without_diagnostics(sentence: str) -> str:
+    """A sentence without the R-hat and the effective draws that it has in brackets."""
+    return re.sub(r" \(R-hat [^()]*\)", "", sentence)

@@ -28,6 +28,7 @@ def render_report(
     command: str | None = None,
     records: bool = True,
     filing: Filing | None = None,
+    first_row: int = 0,
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     **entries,
@@ -44,6 +45,8 @@ def render_report(
         Whether the page may show single records.
     filing
         What the page is filed by.
+    first_row
+        Number of the first record of the sample, with which rows are counted.
     diagnosis, checks, entries
         As for `risk_summary`; the page shows all that is given: seed, checks, validation, coarser,
         limits and baselines.
@@ -55,6 +58,7 @@ def render_report(
     """
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
+    riskiest["row"] += first_row
     summary = risk_summary(risk, diagnosis=diagnosis, checks=checks, **entries)
     return render_page(
         "risk.html.j2",
@@ -72,6 +76,7 @@ def render_report(
         checked=None if checks is None else checks_plot(checks),
         max_z=MAX_Z,
         records=records,
+        first_row=first_row,
         carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,
         all_records=risk.r2_of_cells is not None,

@@ -175,23 +175,23 @@ def level_prior(run: Run) -> LevelPriorEntry:
 
 
 def of_ties(risk: PopulationRisk) -> dict[str, Any]:
-    """Entries "ties", of the layer's kind and parameters, and "without_ties".
+    """Entries "ties", of the kind and parameters of the correction, and "without_ties".
 
-    Of the parameters, the figures are over draws that have ties, "probability" is their share.
-    Where the layer is a sensitivity analysis, tau_1 and tau_2 with it are in "ties"; where it is
+    Of the parameters, the figures are over draws with overdispersion, "probability" is their share.
+    Where it is a sensitivity analysis, tau_1 and tau_2 with it are in "ties"; where it is
     on, those without it are in "without_ties".
     """
-    if risk.layer is None:
+    if risk.overdispersion is None:
         return {"ties": TiesEntry(kind=risk.ties)}
-    layer, tied = risk.layer, risk.layer.tied
-    beside = TausEntry(tau1=figures_of(layer.tau1), tau2=figures_of(layer.tau2))
+    drawn, present = risk.overdispersion, risk.overdispersion.present
+    beside = TausEntry(tau1=figures_of(drawn.tau1), tau2=figures_of(drawn.tau2))
     within = risk.ties == "sensitivity"
     ties = TiesEntry(
         kind=risk.ties,
         **(beside if within else {}),
-        probability=tied.mean(),
-        shape=figures_of(layer.shape[tied]) if tied.any() else None,
-        exponent=figures_of(layer.exponent[tied]) if tied.any() else None,
+        probability=present.mean(),
+        shape=figures_of(drawn.shape[present]) if present.any() else None,
+        exponent=figures_of(drawn.exponent[present]) if present.any() else None,
     )
     return {"ties": ties, **({} if within else {"without_ties": beside})}
 

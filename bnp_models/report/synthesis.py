@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.bin_values import FEW
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import SMALLEST_SHOWN, share_of_values
@@ -14,6 +15,7 @@ from bnp_models.data.identifying import values_of_one as alone_values
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.weight_classes import cell_shares
 from bnp_models.data.writing import write_text
+from bnp_models.evaluation.attack.posterior import can_attack
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
@@ -113,6 +115,11 @@ def render_synthesis_report(
         imputed=imputed,
         method=method,
         binned=binned,
+        few=FEW,
+        attackable=method == "predictive"
+        and not kept
+        and "weights" not in summary
+        and can_attack(run.model),
         kept=kept,
         merged=merged or {},
         values_of_one=values_of_one or {},

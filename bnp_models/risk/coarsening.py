@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -117,7 +116,7 @@ def _num_listed(coarsening: Recoding, table: Records) -> int:
     return sum(coarsening.num_finer(cell) for cell in uniques)
 
 
-def hierarchies_of(model: Any) -> Hierarchies:
+def hierarchies_of(model: object) -> Hierarchies:
     """Groups of the levels of a model's variables, if it has any."""
     return vars(model).get("groups", ())
 

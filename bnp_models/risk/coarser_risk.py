@@ -34,7 +34,7 @@ from bnp_models.risk.missing_keys import (
     are_alone,
     matching_records,
 )
-from bnp_models.risk.ties import TIES, Tied
+from bnp_models.risk.overdispersion import TIES, Overdispersion
 
 NUM_DRAWS = 100
 """Largest number of draws at which coarser keys are evaluated."""
@@ -160,26 +160,29 @@ def coarsen(
         }
     )  # fmt: skip
     require_listable(found, table, conditions)
-    key_ties, key_common = Keys(run.key if key is None else key)
-    tied = evaluator.draw_ties(key_ties) if ties == "on" else None
+    key_overdispersion, key_common = Keys(run.key if key is None else key)
+    overdispersion = evaluator.draw_overdispersion(key_overdispersion) if ties == "on" else None
     evaluate: Callable[..., CoarserRisk] = _evaluate
     if table.has_missing:
         evaluate = _evaluate_wildcards
         if missing_keys == "random":
             # Of all draws, once for all keys.
-            drawn = Completions(run, evaluator, key_ties).codes(
+            drawn = Completions(run, evaluator, key_overdispersion).codes(
                 np.arange(evaluator.draws["alpha"].size)
             )
             evaluate = partial(_evaluate_completed, drawn)
     # Common random numbers: keys that make the same cells of the records have the same figures.
     return {
-        text: evaluate(evaluator, coarsening, tied, key_common)
+        text: evaluate(evaluator, coarsening, overdispersion, key_common)
         for text, coarsening in found.items()
     }
 
 
 def _evaluate(
-    evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
+    evaluator: Evaluator,
+    coarsening: Recoding,
+    overdispersion: Overdispersion | None,
+    key: jax.Array,
 ) -> CoarserRisk:
     """Evaluate the risk on one coarser key, with or without a correction for overdispersion."""
     key_cells, key_counts = Keys(key)
@@ -191,7 +194,7 @@ def _evaluate(
     # Padded to as many as the finer file has: same shapes, nothing is compiled.
     size = len(evaluator.run.table.tabulated.codes)
     b, q = _probabilities(evaluator, coarsening, codes, key_cells, size)
-    return CoarserRisk(table, *_draw_taus(evaluator, tied, generator, b, q))
+    return CoarserRisk(table, *_draw_taus(evaluator, overdispersion, generator, b, q))
 
 
 def _probabilities(evaluator, coarsening, codes, key, size=None) -> Iterator[np.ndarray]:
@@ -200,18 +203,23 @@ def _probabilities(evaluator, coarsening, codes, key, size=None) -> Iterator[np.
         yield np.exp(np.minimum(log_p, 0))
 
 
-def _draw_taus(evaluator, tied, generator, b, q, alone=None) -> tuple[np.ndarray, np.ndarray]:
+def _draw_taus(
+    evaluator, overdispersion, generator, b, q, alone=None
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw tau_1 and tau_2 of cells with these probabilities, corrected for overdispersion or not.
 
-    There is no correction if `tied` is None.
+    There is no correction if `overdispersion` is None.
     """
-    if tied is not None:
-        q = tied.draw_probabilities(generator, b, q)
+    if overdispersion is not None:
+        q = overdispersion.draw_probabilities(generator, b, q)
     return draw_taus(generator, q, evaluator.num_new, alone)
 
 
 def _evaluate_wildcards(
-    evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
+    evaluator: Evaluator,
+    coarsening: Recoding,
+    overdispersion: Overdispersion | None,
+    key: jax.Array,
 ) -> CoarserRisk:
     """`_evaluate` where missing values match every value."""
     key_cells, key_counts = Keys(key)
@@ -221,14 +229,14 @@ def _evaluate_wildcards(
     matching = matching_records(cells)
     codes = evaluator.run.table.codes_at(cells.first_rows[matching == 1])
     b, q = _probabilities(evaluator, coarsening, codes, key_cells)
-    return CoarserRisk(table, *_draw_taus(evaluator, tied, generator, b, q), matching)
+    return CoarserRisk(table, *_draw_taus(evaluator, overdispersion, generator, b, q), matching)
 
 
 def _evaluate_completed(
     drawn: np.ndarray,
     evaluator: Evaluator,
     coarsening: Recoding,
-    tied: Tied | None,
+    overdispersion: Overdispersion | None,
     key: jax.Array,
 ) -> CoarserRisk:
     """`_evaluate` where values are missing at random: on the samples as draws complete them.
@@ -252,5 +260,5 @@ def _evaluate_completed(
     b, q = np.zeros((2, *alone.shape))
     b[draw, record], q[draw, record] = (x[draw, place] for x in both)
     some = alone.any(axis=0)
-    taus = _draw_taus(evaluator, tied, generator, b[:, some], q[:, some], alone[:, some])
+    taus = _draw_taus(evaluator, overdispersion, generator, b[:, some], q[:, some], alone[:, some])
     return CoarserRisk(coarsening.coarser(original), *taus, num_uniques=alone.sum(axis=1))

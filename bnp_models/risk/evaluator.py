@@ -27,7 +27,7 @@ from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
 from bnp_models.risk.coarsening import MAX_CELLS
-from bnp_models.risk.ties import Tied, Ties
+from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
 
 METHODS = ("auto", "exact", "draws")
 
@@ -166,18 +166,18 @@ class Evaluator:
         log_b = of(self.run, self.draws)
         return log_b, log_b if self.rest is self.run else of(self.rest, self.rest_draws)
 
-    def draw_ties(self, key: jax.Array) -> Tied:
+    def draw_overdispersion(self, key: jax.Array) -> Overdispersion:
         """Draw the parameters of the correction for overdispersion given each draw of the model."""
-        key_cells, key_layer = Keys(key)
-        run, generator = self.run, numpy_generator(key_layer)
+        key_cells, key_overdispersion = Keys(key)
+        run, generator = self.run, numpy_generator(key_overdispersion)
         method = checked_method("auto", run.model, run.table)
-        layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
+        posterior = OverdispersionPosterior.of(run, key_cells, method, NUM_DRAWS[method])
         cells = run.table.tabulated
         codes = cells.codes[cells.complete]
         evaluated = cell_probabilities(run, self.draws, codes, method, key_cells)
-        blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
+        blocks = [posterior.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
         shapes, exponents, _ = zip(*blocks, strict=True)
-        return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
+        return Overdispersion(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
 
 
 def cell_probabilities(

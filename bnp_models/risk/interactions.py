@@ -1,8 +1,9 @@
 """Log-linear models with main effects and some two-way interactions: their choice and fit.
 
 The interactions are the edges of a graph of the variables. If the graph falls apart when one
-variable is removed, the law is a product. With the blocks B (largest parts that the removal of a
-single variable does not separate), the variables v, and the number d_v of blocks that contain v,
+variable is removed, the distribution is a product. With the blocks B (largest parts that the
+removal of a single variable does not separate), the variables v, and the number d_v of blocks that
+contain v,
 
     p(c) = prod_B p_B(c_B) / prod_v p_v(c_v)^(d_v - 1)
 
@@ -55,7 +56,7 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Law of the variables of a block."""
+    """Distribution of the variables of a block."""
 
     variables: tuple[int, ...]
     listed: np.ndarray
@@ -150,7 +151,7 @@ class Fitter:
         return Fitted(self, edges, _ordered([self._block(part) for part in parts]))
 
     def _block(self, part: frozenset[Edge] | int) -> Block:
-        """Law of a block, or of a variable without edges."""
+        """Distribution of a block, or of a variable without edges."""
         if part not in self._made:
             self._made[part] = self._new_block(part)
         return self._made[part]

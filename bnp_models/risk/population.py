@@ -2,7 +2,8 @@
 
 Given the parameters of one kept draw, a new population record is in cell c with probability q_c, so
 that Binomial(N - n, q_c) of the N - n unsampled records are in the cell of a sample unique. If the
-sample has design weights, q comes from `unsampled_law`, which differs from the law of the sample.
+sample has design weights, q comes from `unsampled_law`, because unsampled persons have another
+distribution than the sample.
 All results of this module are computed from the q_c of every kept draw (Skinner & Shlomo 2008,
 doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
@@ -20,13 +21,15 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.messages import warn_of_new_name
 from bnp_models.data.microdata import Microdata, Records, SmallCells
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import RecordsRun, Run, Settings
+from bnp_models.inference.run import RecordsRun, Run
 from bnp_models.inference.sampling import coded_input
+from bnp_models.inference.trace import Settings
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import PredictsCells
@@ -39,8 +42,8 @@ from bnp_models.risk.evaluator import (
     record_risks,
 )
 from bnp_models.risk.missing_keys import MISSING_KEYS, Completions, anonymity_of, matching_records
-from bnp_models.risk.sums import LayerDraws, RiskSums
-from bnp_models.risk.ties import TIES, Ties
+from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
+from bnp_models.risk.sums import OverdispersionDraws, RiskSums
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
@@ -73,8 +76,8 @@ class PopulationRisk:
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the correction for overdispersion; its distribution is narrower than
-    that of `tau1`."""
+    `overdispersion.AVERAGED_DRAWS` draws of the correction for overdispersion; its distribution is
+    narrower than that of `tau1`."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
     the expected number of correct matches if each sample unique is matched at random within its
@@ -96,7 +99,7 @@ class PopulationRisk:
     """Median relative standard error of the cell probabilities; 0 if they are exact."""
     ties: str
     """Whether the correction for overdispersion is "on", a "sensitivity" analysis or "off"."""
-    layer: LayerDraws | None = None
+    overdispersion: OverdispersionDraws | None = None
     """Draws of the correction for overdispersion, and the risk that is reported for comparison;
     None if there is no correction."""
     r2_of_cells: np.ndarray | None = None
@@ -111,6 +114,12 @@ class PopulationRisk:
     """(chains, draws) number of sample uniques as each draw completes the sample; None unless
     values are missing at random. `rows` are then the records that are unique in some draw, and r1
     and r2 count only the draws in which they are."""
+
+    @property
+    def layer(self) -> OverdispersionDraws | None:
+        """Earlier name of `overdispersion`."""
+        warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
+        return self.overdispersion
 
     @cached_property
     def law(self) -> RecordsRun:
@@ -267,12 +276,12 @@ def population_risk(
     population_size
         N, at least the sample's size.
     ties
-        Whether the correction for overdispersion (`bnp_models.risk.ties`) is used. It lets the
-        counts of the population's cells vary more than the model alone allows, by an amount that
-        the cells of the sample determine. "on": the risk is computed with the correction, and tau_1
-        and tau_2 without it are reported too. "off": the risk is that of the model alone.
-        "sensitivity": the risk is that of the model alone, and corrected tau_1 and tau_2 are
-        reported too.
+        Whether the correction for overdispersion (`bnp_models.risk.overdispersion`) is used. It
+        lets the counts of the population's cells vary more than the model alone allows, by an
+        amount that the cells of the sample determine. "on": the risk is computed with the
+        correction, and tau_1 and tau_2 without it are reported too. "off": the risk is that of the
+        model alone. "sensitivity": the risk is that of the model alone, and corrected tau_1 and
+        tau_2 are reported too.
     all_records
         Whether to compute E(1/F) also for records that are not unique in the sample, from the same
         draws.
@@ -328,12 +337,14 @@ def population_risk(
     reading = missing_keys if law.table.has_missing else None
     check_all_records(reading, all_records)
     method = checked_method(method, law.model, law.table)
-    layer = None if ties == "off" else Ties.of(law, key_cells, method, NUM_DRAWS[method])
+    posterior = None
+    if ties != "off":
+        posterior = OverdispersionPosterior.of(law, key_cells, method, NUM_DRAWS[method])
     completions = Completions(run, evaluator, key_cells) if reading == "random" else None
     cells = law.table.tabulated
     matching = matching_records(cells) if reading == "wildcard" else None
     sums = RiskSums(
-        cells, evaluator.num_new, numpy_generator(key_counts), layer, ties == "on", all_records,
+        cells, evaluator.num_new, numpy_generator(key_counts), posterior, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
     )  # fmt: skip
     done = 0

@@ -31,7 +31,7 @@ class ProtectedRisks:
     ----------
     run, population_size
         As for `population_risk`.
-    ties
+    overdispersion
         Whether the correction for overdispersion is used.
     num_draws
         Largest number of draws of the run that are evaluated; they are evenly spaced.
@@ -40,7 +40,13 @@ class ProtectedRisks:
     """
 
     def __init__(
-        self, run: RecordsRun, population_size: int, *, ties: bool, num_draws: int, key: jax.Array
+        self,
+        run: RecordsRun,
+        population_size: int,
+        *,
+        overdispersion: bool,
+        num_draws: int,
+        key: jax.Array,
     ):
         self._evaluator = Evaluator.of(
             run, population_size, lambda law: law.spaced_parameters(num_draws)
@@ -48,8 +54,10 @@ class ProtectedRisks:
         self.run = self._evaluator.run
         assert isinstance(self.run.table, Microdata)
         self.table, self._num_new = self.run.table, self._evaluator.num_new
-        self._key_cells, key_ties, key_counts = Keys(key, 3)
-        self._tied = self._evaluator.draw_ties(key_ties) if ties else None
+        self._key_cells, key_overdispersion, key_counts = Keys(key, 3)
+        self._overdispersion = (
+            self._evaluator.draw_overdispersion(key_overdispersion) if overdispersion else None
+        )
         self.num_draws = self._evaluator.draws["alpha"].size
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
@@ -69,16 +77,16 @@ class ProtectedRisks:
             (m,) 0-based rows of records that are sample uniques on this key.
         """
         log_b, log_q = self._log_probabilities(coarsening, rows)
-        if self._tied is not None:
-            return self._tied.record_risks(log_b, self._num_new, log_q)
+        if self._overdispersion is not None:
+            return self._overdispersion.record_risks(log_b, self._num_new, log_q)
         return record_risks(log_q, self._num_new)
 
     def draw_joining(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """Draw the number of unsampled persons who match each sample unique, (draws, m)."""
         log_b, log_q = self._log_probabilities(coarsening, rows)
         q = np.exp(np.minimum(log_q, 0))
-        if self._tied is not None:
-            q = self._tied.draw_probabilities(self._generator, np.exp(log_b), q)
+        if self._overdispersion is not None:
+            q = self._overdispersion.draw_probabilities(self._generator, np.exp(log_b), q)
         return self._generator.binomial(self._num_new, np.minimum(q, 1))
 
     def draw_tau1(self, r1: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of
 from bnp_models.risk.coarsening import hierarchies_of
+from bnp_models.risk.overdispersion import TIES
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import (
     Recoded,
@@ -39,7 +40,6 @@ from bnp_models.risk.recoding import (
 )
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
-from bnp_models.risk.ties import TIES
 from bnp_models.risk.verdict import Limits, Verdict, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
@@ -239,7 +239,7 @@ class Protection:
         check_choice(TIES, ties=ties)
         key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
         risks = ProtectedRisks(
-            run, self.population_size, ties=ties == "on", num_draws=NUM_DRAWS, key=key
+            run, self.population_size, overdispersion=ties == "on", num_draws=NUM_DRAWS, key=key
         )  # fmt: skip
         same = Recoded.unchanged(risks.table).coarsening
         return _file_risk(risks, same, self.suppressed, self.after.loss)
@@ -337,7 +337,7 @@ def protect(
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
     scan, risks = (
-        ProtectedRisks(run, population_size, ties=ties == "on", num_draws=number, key=of)
+        ProtectedRisks(run, population_size, overdispersion=ties == "on", num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
     recoded, recodings = asked_steps(

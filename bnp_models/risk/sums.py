@@ -1,9 +1,9 @@
 """Risk of the cells of a sample, summed over blocks of posterior draws.
 
 Each block has the probabilities q_c of the cells at some kept draws. Given q_c, the number F - f of
-persons of a cell who are not in the sample is binomial. With the correction
-for overdispersion (`bnp_models.risk.ties`), whose posterior given f has shape shape_c + f, it is
-negative binomial.
+persons of a cell who are not in the sample is binomial. With the correction for overdispersion
+(`bnp_models.risk.overdispersion`), whose posterior given f has shape shape_c + f, it is negative
+binomial.
 """
 
 import math
@@ -19,29 +19,34 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
 from bnp_models.risk.missing_keys import Completed
+from bnp_models.risk.overdispersion import (
+    AVERAGED_DRAWS,
+    MODEL_HOLDS,
+    Overdispersion,
+    OverdispersionPosterior,
+)
 from bnp_models.risk.reciprocals import expected_reciprocal
-from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
 
 TAUS = ("tau1", "tau2")
 
 
 @dataclass(frozen=True, eq=False)
-class LayerDraws:
+class OverdispersionDraws:
     """Correction for overdispersion: its draws, and the risk without it (with it, if not "on")."""
 
     shape: np.ndarray
-    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` in draws without ties."""
+    """(chains, draws) draws of its shape; `overdispersion.MODEL_HOLDS` where there is none."""
     exponent: np.ndarray
     """(chains, draws) draws of its exponent."""
     tau1: np.ndarray
-    """(chains, draws) draws of tau_1 without the layer if it is "on", and with the layer if it is a
+    """(chains, draws) draws of tau_1 without the correction if it is "on", and with it if it is a
     sensitivity analysis."""
     tau2: np.ndarray
     """(chains, draws) draws of tau_2, likewise."""
 
     @property
-    def tied(self) -> np.ndarray:
-        """(chains, draws) True for draws with ties."""
+    def present(self) -> np.ndarray:
+        """(chains, draws) True for draws with overdispersion."""
         return self.shape < MODEL_HOLDS
 
 
@@ -55,11 +60,11 @@ class RiskSums:
     num_new
         Number N - n of persons who are not in the sample.
     generator
-        Generator for the counts, and for the draws of the layer.
-    layer
-        Correction for overdispersion, or None.
+        Generator for the counts, and for the draws of the correction.
+    posterior
+        Posterior of the correction for overdispersion, or None.
     on
-        Whether the main figures use the layer, and those for comparison do not.
+        Whether the main figures use the correction, and those for comparison do not.
     all_records
         Whether E(1/F) is summed also of cells with several records.
     matching
@@ -73,14 +78,14 @@ class RiskSums:
         cells: ContingencyTable,
         num_new: int,
         generator: np.random.Generator,
-        layer: Ties | None,
+        posterior: OverdispersionPosterior | None,
         on: bool,
         all_records: bool,
         matching: np.ndarray | None = None,
         incomplete: np.ndarray | None = None,
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
-        self.layer, self.on = layer, on
+        self.posterior, self.on = posterior, on
         self.counts = cells.counts if matching is None else matching
         self.random = incomplete is not None
         unique = self.counts == 1
@@ -95,7 +100,7 @@ class RiskSums:
         self.r2 = np.zeros(len(self.rows) + len(self.shared))
         self.alone = np.zeros(len(self.rows))
         self.by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
-        self.of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.of_correction: dict[str, list[np.ndarray]] = defaultdict(list)
 
     def add(self, block: Block, completed: Completed | None = None) -> None:
         """Add a block of draws, with the incomplete records as these complete them."""
@@ -108,35 +113,53 @@ class RiskSums:
             alone = self._alone(completed.codes)
             self.alone += alone.sum(axis=0)
             self.by_draw["num_uniques"].append(alone.sum(axis=1))
+        corrections = self._draw_corrections(block)
+        self._add_taus(of_sample, of_rest, corrections, alone)
+        corrections = corrections if self.on else []
+        self._add_risks(of_sample, of_rest, corrections, alone)
+        if self.all_records:
+            self._add_shared(block, corrections)
+        self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
+        self.by_draw["error"].append(np.median(block.relative_se, axis=1))
+
+    def _draw_corrections(self, block: Block) -> list[Overdispersion]:
+        """Draw several corrections for overdispersion for each draw; none if there is none."""
+        if self.posterior is None:
+            return []
+        complete = np.exp(block.log_p[:, self.cells.complete])
+        return self.posterior.draw(self.generator, complete, AVERAGED_DRAWS)
+
+    def _add_taus(self, of_sample, of_rest, corrections, alone) -> None:
+        """Add draws of tau_1 and tau_2, and those for comparison if there are corrections."""
         q = np.exp(of_rest.log_p)
-        evaluate: Callable = _model_risks
-        tied = None
-        if self.layer is not None:
-            complete = np.exp(block.log_p[:, self.cells.complete])
-            several = self.layer.draw(self.generator, complete, LAYER_DRAWS)
-            beside = several[0].draw_probabilities(self.generator, np.exp(of_sample.log_p), q)
+        if corrections:
+            first = corrections[0]
+            beside = first.draw_probabilities(self.generator, np.exp(of_sample.log_p), q)
             if self.on:
-                evaluate, tied = partial(_mean_risks, several), several[0]
                 q, beside = beside, q
-            self.of_layer["shape"].append(several[0].shape)
-            self.of_layer["exponent"].append(several[0].exponent)
-            self._draw_taus(self.of_layer, beside, alone)
+            self.of_correction["shape"].append(first.shape)
+            self.of_correction["exponent"].append(first.exponent)
+            self._draw_taus(self.of_correction, beside, alone)
+        self._draw_taus(self.by_draw, q, alone)
+
+    def _add_risks(self, of_sample, of_rest, corrections, alone) -> None:
+        """Add r_1 and r_2 of the uniques."""
+        evaluate = partial(_mean_risks, corrections)
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
         if alone is not None:
             r1, r2 = r1 * alone, r2 * alone
-        number = len(self.rows)
         self.r1 += r1.sum(axis=0)
-        self.r2[:number] += r2.sum(axis=0)
-        if self.all_records:
-            evaluate = partial(shared_risks, tied, self.counts[self.shared])
-            rest = slice(number, None)
-            of_both = block.of_sample.at(rest), block.of_rest.at(rest)
-            self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
-        self._draw_taus(self.by_draw, q, alone)
+        self.r2[: len(self.rows)] += r2.sum(axis=0)
         self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
         self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
-        self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
-        self.by_draw["error"].append(np.median(block.relative_se, axis=1))
+
+    def _add_shared(self, block, corrections) -> None:
+        """Add E(1/F) of the cells with several records."""
+        first = corrections[0] if corrections else None
+        evaluate = partial(shared_risks, first, self.counts[self.shared])
+        rest = slice(len(self.rows), None)
+        of_both = block.of_sample.at(rest), block.of_rest.at(rest)
+        self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
 
     def _alone(self, codes: np.ndarray) -> np.ndarray:
         """Whether complete uniques and completed records (block, m, J) are alone, (block, .)."""
@@ -169,9 +192,9 @@ class RiskSums:
 
     def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
-        by_draw, of_layer = (
+        by_draw, of_correction = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
-            for draws in (self.by_draw, self.of_layer)
+            for draws in (self.by_draw, self.of_correction)
         )
         number, rows = math.prod(shape), self.rows
         order = np.argsort(rows)
@@ -186,23 +209,20 @@ class RiskSums:
             "rows": rows[order],
             "r1": (self.r1 / number)[order],
             "r2": (self.r2[: len(rows)] / number)[order],
-            "layer": LayerDraws(**of_layer) if of_layer else None,
+            "overdispersion": OverdispersionDraws(**of_correction) if of_correction else None,
             "r2_of_cells": r2_of_cells,
         }
 
 
-def _model_risks(log_b, num_new, log_q):
-    """`record_risks` with the arguments of `Tied.record_risks`."""
-    return record_risks(log_q, num_new)
-
-
-def _mean_risks(several, log_b, num_new, log_q):
-    """Means of `Tied.record_risks` over several draws of the layer for each kept draw."""
-    return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
+def _mean_risks(corrections, log_b, num_new, log_q):
+    """Means of r_1 and r_2 over several corrections for each draw; without any, the model's."""
+    if not corrections:
+        return record_risks(log_q, num_new)
+    return np.mean([one.record_risks(log_b, num_new, log_q) for one in corrections], axis=0)
 
 
 def shared_risks(
-    tied: Tied | None,
+    overdispersion: Overdispersion | None,
     counts: np.ndarray,
     log_b: np.ndarray,
     num_new: int,
@@ -212,7 +232,7 @@ def shared_risks(
 
     Parameters
     ----------
-    tied
+    overdispersion
         The correction for overdispersion for each of D draws; None for the model alone.
     counts
         (C,) records of the sample in each cell, at least 2.
@@ -230,11 +250,11 @@ def shared_risks(
         E 1 / F.
     """
     q = np.exp(np.minimum(log_q, -1e-12))
-    if tied is None:
+    if overdispersion is None:
         return np.zeros(q.shape), expected_reciprocal(counts, -num_new, -q)
     b = np.exp(log_b)
-    shape = tied.shape_of(b)
-    odds = num_new * q / (shape + tied.num_records * b)
+    shape = overdispersion.shape_of(b)
+    odds = num_new * q / (shape + overdispersion.num_records * b)
     return np.zeros(q.shape), expected_reciprocal(counts, shape + counts, odds)
 
 

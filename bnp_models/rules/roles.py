@@ -9,7 +9,7 @@ import pandas as pd
 
 from bnp_models.data.messages import listing, quoted
 from bnp_models.data.reading import read_frame
-from bnp_models.data.schema import Label, MicrodataError, Schema, plain_label, text_of
+from bnp_models.data.schema import Label, MicrodataError, Schema, errors_in, plain_label, text_of
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
 # punctuation; "of head" and the like may follow. The rules say nothing of "other".
@@ -148,10 +148,8 @@ def read_roles(path: str | PathLike, variables: Schema | Iterable[str] | None = 
     """
     names = variables.variables if isinstance(variables, Schema) else variables
     frame, lines = read_frame(path, ("role", "label"))
-    try:
+    with errors_in(path, lines):
         return _roles_of_frame(frame, None if names is None else list(names))
-    except MicrodataError as error:
-        raise error.in_file(path, lines) from None
 
 
 def _roles_of_frame(frame: pd.DataFrame, names: list[str] | None) -> Roles:

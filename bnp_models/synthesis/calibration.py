@@ -15,11 +15,11 @@ from bnp_models.data.cells import joint_codes, rake_once
 from bnp_models.data.contingency import ContingencyTable
 
 MODEL_SHARE = 0.2
-"""Weight of the model's margin when cells are calibrated; the sample's margin has the rest.
+"""Weight of the model's margins in the calibration of cells; the sample's margins have the rest.
 
 A pair of levels that no record of the sample has keeps this share of its probability."""
 
-# Largest number of rounds of calibration; mean difference from the margins at which they end.
+# Largest number of rounds of calibration; mean difference from the margins at which rounds end.
 _MOST_ROUNDS, _CLOSE = 50, 1e-4
 
 

@@ -1,4 +1,4 @@
-"""Synthetic files whose records all have given values: exact laws of draws given these."""
+"""Synthetic files whose records all have given values, drawn exactly given these values."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,13 +20,13 @@ from bnp_models.models.model import Conditions, Model, Table
 from bnp_models.rules.rules import Rules
 
 MOST_TRIED = 10**9
-"""Largest number of records that are simulated for a file by a model that draws until they fit."""
+"""Largest number of records that a model simulates to find those with the given values."""
 
 
 def values_by_variable(
     given: Mapping[str, Label | Sequence[Label]] | None,
 ) -> dict[str, Sequence[Label]]:
-    """Values by variable, several or one, as lists."""
+    """Values by variable as lists; a single value becomes a list of one."""
     return {
         name: [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
         for name, value in (given or {}).items()
@@ -102,14 +102,14 @@ def admitted_levels(given: Mapping[str, Sequence[Label]], schema: Schema) -> np.
 def boxes_within(
     sets: np.ndarray | None, admitted: np.ndarray, num_levels: tuple[int, ...]
 ) -> np.ndarray:
-    """Parts (B, R) of boxes with admitted levels only, as far as there are any."""
+    """Parts (B, R) of boxes with admitted levels only; boxes without such a part are left out."""
     within = admitted[None] if sets is None else sets & admitted
     levels = np.add.reduceat(within, first_rows(num_levels), axis=1, dtype=int)
     return within[(levels > 0).all(axis=1)]
 
 
 def sets_given(run: RecordsRun, given: Mapping[str, Sequence[Label]]) -> np.ndarray | None:
-    """Feasible boxes (B, R) of a law, as far as they have these values; None: all cells."""
+    """Parts of the feasible boxes (B, R) with these values; None: all cells."""
     if not given:
         return run.feasible_sets
     schema = run.table.schema

@@ -83,8 +83,8 @@ def _check_hope(sizes, tried, possible):
     hopeless = (possible == 0) & (tried > _MAX_TRIED)
     if hopeless.any():
         raise RuntimeError(
-            f"no possible household with {sizes[hopeless][0]} members among "
-            f"{int(tried[hopeless][0]):,} simulated; look for rules that exclude too much"
+            f"none of {int(tried[hopeless][0]):,} simulated households with {sizes[hopeless][0]} "
+            "members is possible; look for rules that exclude too much"
         )
 
 
@@ -127,8 +127,8 @@ def _checked_households(run: HouseholdsRun, made: Households) -> pd.DataFrame:
     """Make a frame of households, after checking that all are possible."""
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(
-            f"{int((~possible).sum())} of {made.n} households made are impossible; please report "
-            "this defect"
+            f"{int((~possible).sum())} of the {made.n} new households are impossible; please "
+            "report this defect"
         )
     return made.to_frame()
 

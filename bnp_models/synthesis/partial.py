@@ -22,7 +22,7 @@ class Counted(Protocol):
 
 
 def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Counted) -> np.ndarray:
-    """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
+    """Level codes (n, J) of the sample, with missing values drawn given one kept draw."""
     return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
 
 

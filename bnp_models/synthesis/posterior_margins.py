@@ -35,8 +35,8 @@ class Margins:
     """
 
     names: tuple[str, ...]
-    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" if so few records
-    have the level that pages for other people must not show it, because warnings name margins."""
+    """(R,) "margin VARIABLE=LEVEL" of each level. It is "margin VARIABLE, level NUMBER" if few
+    records have the level: warnings name margins, and other people must not see such levels."""
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
@@ -67,7 +67,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     Parameters
     ----------
     run
-        Chains of a model that knows the margins, which kept its ``parameters``.
+        Chains of a model that can compute the margins; they must have kept its ``parameters``.
     max_draws
         Largest number of draws of each chain that are evaluated.
 
@@ -80,8 +80,8 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     Raises
     ------
     ValueError
-        If the model does not know the margins (`KnowsMargins`, `MakesHouseholds`), or `run` kept no
-        parameters.
+        If the model cannot compute the margins (`KnowsMargins`, `MakesHouseholds`), or `run` kept
+        no parameters.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         feasible, num_levels = run.feasible_sets, schema.num_levels
         names = _names(schema.variables, schema.levels, rare)
     else:
-        raise ValueError(f"the {model.name} model does not know the margins of variables")
+        raise ValueError(f"the {model.name} model cannot compute the margins of variables")
     thin = max(1, -(-run.settings.num_arrays // max_draws))
     draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
@@ -134,7 +134,7 @@ def _rare_levels(table: Records) -> set[tuple[str, Label]]:
 
 def _names(variables, levels, rare):
     """Name of each margin, the levels of one variable after the other."""
-    # Levels of the head of a household are those of a person.
+    # The variables of the head of a household have the levels of persons.
     return [
         f"margin {variable}, level {k}"
         if {(variable, label), (variable.removeprefix("head_"), label)} & rare
@@ -147,8 +147,8 @@ def _names(variables, levels, rare):
 def _names_of_households(schema, data, rare):
     """Name of each margin of households and their members; None for a margin that is not used.
 
-    Not used are the household sizes, which are those of the sample, and levels that are coded
-    relative to the head, which are not levels of a variable.
+    Margins of the household size are not used, because the sizes are those of the sample. Margins
+    of codes relative to the head are not used, because these are not levels of a variable.
     """
     household = _names(schema.household_variables, schema.household_levels, rare)
     member = _names(schema.member_variables, schema.member_levels, rare)

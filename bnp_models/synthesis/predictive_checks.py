@@ -41,7 +41,7 @@ MAX_Z = 2.5
 """
 
 NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
-"""Largest number of replicates of a sample of records, and of households, which take longer."""
+"""Default number of replicates of a sample of records, and of households, which take longer."""
 
 MAX_RECORDS, FEWEST_REPLICATES = 200_000_000, 8
 """Limit for the records of all replicates together; least number of replicates in any case."""
@@ -229,8 +229,8 @@ def predictive_checks(
 
     Notes
     -----
-    Gelman, Meng & Stern (1996), Statistica Sinica 6, 733: figures of the data against their
-    posterior predictive distribution. z is (observed - predicted) / sd.
+    Figures of the data are compared with their posterior predictive distribution (Gelman, Meng &
+    Stern 1996, Statistica Sinica 6, 733). z is (observed - predicted) / sd.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
     settings = run.settings
     kept = settings.num_arrays
     if settings.num_chains * kept < 2:
-        raise ValueError("predictive checks need two draws at the least whose arrays were kept")
+        raise ValueError("predictive checks need at least two draws whose arrays were kept")
     if wanted is None:
         wanted = NUM_HOUSEHOLD_REPLICATES if households else NUM_REPLICATES
         wanted = max(FEWEST_REPLICATES, min(wanted, MAX_RECORDS // run.table.n))
@@ -326,7 +326,7 @@ def _two_way_tables(
 ) -> Iterator[np.ndarray]:
     """Counts (samples, levels) of the joint levels of each pair of variables, in each sample.
 
-    The pairs of many variables are many: all samples are counted at once.
+    All samples are counted at once, because many variables have very many pairs.
     """
     smallest = label_type(max(num_levels))
     codes = np.concatenate([one.codes.T.astype(smallest) for one in samples], axis=1)

@@ -30,7 +30,7 @@ from bnp_models.synthesis.households import (
 )
 from bnp_models.synthesis.partial import check_keep, complete_sample, draw_others
 
-# Largest number of records that are simulated at once, and of entries of arrays (boxes, records).
+# Largest number of records that are simulated at once, and of elements of arrays (boxes, records).
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
 
 # Number of records from which the memory for the labels of a file is estimated.
@@ -77,15 +77,16 @@ def synthesize(
         weights of the cells are first calibrated to the one- and two-way margins of the sample (the
         weighted margins, if it has weights). In this order, files are closer to the sample, and
         more of its unique combinations occur in them. Households can only be made by "predictive".
+        The command line makes calibrated files unless --for inference asks for predictive ones.
     keep
         Columns that are copied in every record, while the others are drawn given them (partially
         synthetic data). Only latent class models of single records can do this. The order of the
         records is unchanged.
     given
-        Values that all records have, by variable: one, or several of which each record has one. The
-        other values are drawn from their exact distribution given these, under structural zeros
-        too. Latent class models draw them directly; mixed membership models draw records until
-        enough have the values. Not for households, nor with `keep` or another `method`.
+        Values that the records must have, by variable: one value, or several, of which each record
+        has one. All other values are drawn from their exact distribution given these, also under
+        structural zeros. Latent class models draw them directly; mixed membership models draw
+        records until enough have the given values. Not for households, `keep` or other methods.
 
     Returns
     -------
@@ -131,14 +132,15 @@ def synthesize(
     wanted = values_by_variable(given)
     if wanted:
         if keep:
-            raise ValueError("given: columns are kept, whose values are those of the sample")
+            raise ValueError("given cannot be combined with keep; leave one of them out")
         rows = run.table.n if num_rows is None else num_rows
         check_given(wanted, run.model, run.table, run.conditions, method, rows)
     if keep:
         check_keep(keep, run.model, run.table, method)
         if num_rows not in (None, run.table.n):
             raise ValueError(
-                f"num_rows: columns are kept of the {run.table.n} records; leave it out"
+                f"num_rows: with keep, every file has the {run.table.n} records of the sample; "
+                "leave it out"
             )
         key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
         return [_checked_frame(run, made) for made in draw_others(run, keep, num_datasets, key)]
@@ -153,6 +155,28 @@ def synthesize(
     if isinstance(run.table, ContingencyTable):
         return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
     return [_checked_frame(run, np.concatenate(list(batches))) for batches in simulated]
+
+
+def usual_method(table: Table, *, keep: bool = False, given: bool = False) -> str:
+    """Method of the files nearest to a sample that can be made, the default of the command line.
+
+    Parameters
+    ----------
+    table
+        The sample.
+    keep, given
+        Whether columns are kept, or all records have given values.
+
+    Returns
+    -------
+    method
+        "calibrated"; "balanced" if values are missing, so that the sample's margins are not known;
+        "predictive" for households, and if columns are kept or values given, for which there is no
+        other method.
+    """
+    if isinstance(table, Households) or keep or given:
+        return "predictive"
+    return "balanced" if table.has_missing else "calibrated"
 
 
 def check_method(method: str, table: Table) -> None:
@@ -353,8 +377,8 @@ def _require_possible(run, codes):
     """Raise RuntimeError if a record that was made is impossible."""
     if run.conditions is not None and (impossible := run.conditions.contains(codes)).any():
         raise RuntimeError(
-            f"{int(impossible.sum())} of {len(codes)} records made are impossible; please report "
-            "this defect"
+            f"{int(impossible.sum())} of the {len(codes)} new records are impossible; please "
+            "report this defect"
         )
 
 

@@ -4,6 +4,6 @@ from .settled import Settled as Settled
 from .settled import empty_as_level as empty_as_level
 from .settled import find_settled as find_settled
 from .settled import keep_empty as keep_empty
-from .settled import ties as ties
+from .settled import not_applicable_zeros as not_applicable_zeros
 from .suggestions import settled_conditions as settled_conditions
 from .suggestions import settling_variables as settling_variables

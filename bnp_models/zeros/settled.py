@@ -328,7 +328,9 @@ def keep_empty(table: Records) -> Records:
     return table
 
 
-def ties(table: Records, named: Sequence[tuple[str, str]] = ()) -> StructuralZeros | None:
+def not_applicable_zeros(
+    table: Records, named: Sequence[tuple[str, str]] = ()
+) -> StructuralZeros | None:
     """Structural zeros by which other variables determine the level "not applicable".
 
     The level is the only possible one where another variable settles it. If no other records of the
@@ -340,7 +342,7 @@ def ties(table: Records, named: Sequence[tuple[str, str]] = ()) -> StructuralZer
     >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
     >>> answers = bnp.Microdata.from_frame(asked)
     >>> made = bnp.zeros.empty_as_level(answers, bnp.zeros.find_settled(answers))
-    >>> bnp.zeros.ties(made).num_feasible_cells
+    >>> bnp.zeros.not_applicable_zeros(made).num_feasible_cells
     2
     """
     schema = table.schema

@@ -1,4 +1,5 @@
-"""Files of conditions, whose cells are a label, several labels, a range, or all labels but some."""
+"""Files of conditions, whose cells are a label, several labels, a range, all labels but some, or an
+inequality with another variable."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,6 +18,7 @@ from bnp_models.data.schema import (
     plain_label,
     text_of,
 )
+from bnp_models.zeros.inequalities import Inequality, read_inequality
 
 _FREE = np.array([-1])
 
@@ -51,6 +53,7 @@ def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np
         raise MicrodataError("the column name occurs twice; rename one", column=repeated)
     conditions = np.full((len(frame), len(schema.variables)), -1)
     several: dict[int, dict[int, np.ndarray]] = {}
+    compared: dict[int, list[Inequality]] = {}
     for position, name in enumerate(names):
         column = frame.iloc[:, position]
         if name.startswith("#"):
@@ -60,14 +63,62 @@ def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np
         if name not in schema.variables:
             continue
         j = schema.variables.index(name)
-        conditions[:, j] = np.array([*(codes[0] for codes in meant), -1])[raw]
+        first = [-1 if isinstance(codes, Inequality) else codes[0] for codes in meant]
+        conditions[:, j] = np.array([*first, -1])[raw]
         for k, codes in enumerate(meant):
-            for row in np.flatnonzero(raw == k) if len(codes) > 1 else ():
-                several.setdefault(int(row), {})[j] = codes
-    return _expanded(conditions, several)
+            for row in map(int, np.flatnonzero(raw == k)):
+                if isinstance(codes, Inequality):
+                    compared.setdefault(row, []).append(codes)
+                elif len(codes) > 1:
+                    several.setdefault(row, {})[j] = codes
+    rows = np.arange(len(frame))
+    if compared:
+        conditions, several, rows = _with_pairs(conditions, several, compared)
+    found, origin = _expanded(conditions, several, rows)
+    return found, rows[origin]
 
 
-def _expanded(conditions, several) -> tuple[np.ndarray, np.ndarray]:
+def _with_pairs(
+    conditions: np.ndarray,
+    several: dict[int, dict[int, np.ndarray]],
+    compared: dict[int, list[Inequality]],
+) -> tuple[np.ndarray, dict[int, dict[int, np.ndarray]], np.ndarray]:
+    """The same rows, one for each level of a variable that is compared; and the row of each.
+
+    A row whose inequality holds of no levels of this sample excludes nothing, and is left out.
+    """
+    made: list[list[int]] = []
+    codes_of, rows = {}, []
+    for row, fixed in enumerate(conditions):
+        pieces = [several.get(row, {})]
+        for one in compared.get(row, ()):
+            pieces = [part for piece in pieces for part in _pieces(one, piece, fixed)]
+        for piece in pieces:
+            if piece:
+                codes_of[len(made)] = piece
+            made.append([piece[j][0] if j in piece else code for j, code in enumerate(fixed)])
+            rows.append(row)
+    found = np.array(made, conditions.dtype).reshape(-1, conditions.shape[1])
+    return found, codes_of, np.array(rows, int)
+
+
+def _pieces(
+    one: Inequality, piece: dict[int, np.ndarray], fixed: np.ndarray
+) -> list[dict[int, np.ndarray]]:
+    """Parts of a combination of sets of levels of which an inequality holds."""
+    sides = []
+    for j, size in zip((one.variable, one.other), one.holds.shape, strict=True):
+        free = np.arange(size) if fixed[j] < 0 else fixed[[j]]
+        sides.append(piece.get(j, free))
+    found = []
+    for code in sides[0]:
+        others = sides[1][one.holds[code, sides[1]]]
+        if others.size:
+            found.append(piece | {one.variable: np.array([code]), one.other: others})
+    return found
+
+
+def _expanded(conditions, several, rows_of_file) -> tuple[np.ndarray, np.ndarray]:
     """One row for each combination, of rows some of whose variables have several codes."""
     # Integers of Python: some tens of variables have more combinations than 64 bits count.
     numbers = {row: math.prod(map(len, of_row.values())) for row, of_row in several.items()}
@@ -77,7 +128,7 @@ def _expanded(conditions, several) -> tuple[np.ndarray, np.ndarray]:
         raise MicrodataError(
             f"the row stands for {numbers[row]:,} combinations, and all rows for {total:,}, more "
             f"than {_MOST_COMBINATIONS:,}; describe it with fewer variables or levels",
-            row=row,
+            row=int(rows_of_file[row]),
         )
     sizes = np.ones(len(conditions), np.int64)
     sizes[list(numbers)] = list(numbers.values())
@@ -105,13 +156,13 @@ def _require_confirmed(column: pd.Series, name: str) -> None:
 
 def _read_column(
     column: pd.Series, name: str, schema: Schema
-) -> tuple[np.ndarray, list[np.ndarray]]:
+) -> tuple[np.ndarray, list[np.ndarray | Inequality]]:
     """Read one column; return the value of each cell, -1 where free, and what values mean."""
     try:
         raw, values = pd.factorize(column)
     except TypeError:
         raise not_plain(name) from None
-    meant = []
+    meant: list[np.ndarray | Inequality] = []
     for k, value in enumerate(map(plain_label, values)):
         if value == "":
             meant.append(_FREE)
@@ -127,7 +178,10 @@ def _read_column(
             )
         labels = schema.levels[schema.variables.index(name)]
         try:
-            meant.append(codes_meant(text_of(value), labels))
+            text = text_of(value)
+            is_level = text.strip() in (text_of(label).strip() for label in labels)
+            compared = None if is_level else read_inequality(text, name, schema)
+            meant.append(codes_meant(text, labels) if compared is None else compared)
         except MicrodataError as error:
             raise MicrodataError(
                 f"{error.problem} (levels that no record has are declared with levels, or "
@@ -188,7 +242,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     if said is None:
         raise MicrodataError(
             f"value {quoted(text)} is not a declared level (declared: {listing(labels)}), and has "
-            "none of the forms <25, >=65, 15-24, a|b and !x"
+            "none of the forms <25, >=65, 15-24, a|b and !x, and <B with the name B of another "
+            "variable"
         )
     inside = []
     for code, interval in enumerate(require_numbers(labels, quoted(text))):

@@ -21,7 +21,7 @@ from bnp_models.data.display import Shown, counted, displayed, whole
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
-from bnp_models.data.schema import Label, MicrodataError, Schema, content_digest
+from bnp_models.data.schema import Label, MicrodataError, Schema, content_digest, errors_in
 from bnp_models.zeros import membership
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
 from bnp_models.zeros.coding import Coding, choose_absences, reduced_conditions
@@ -115,9 +115,11 @@ class StructuralZeros:
             Columns name variables of the schema, in any order; a variable without a column is
             free. Each row is one impossible combination; NaN, None, NA and the empty string leave
             the variable free. Labels are compared with the schema's levels by their text. A cell
-            may mean several levels: ``a|b``, ``!x``, ``<25``, ``>=65``, ``15-24``. A column that
-            the schema lacks must be empty; one whose name begins with "#" holds remarks, and
-            ``#confirm`` has "?" where nobody has confirmed a row yet.
+            may mean several levels: ``a|b``, ``!x``, ``<25``, ``>=65``, ``15-24``; or compare the
+            numbers of two variables: ``<B`` with the name B of another one, which is impossible
+            for two levels if it holds of all their numbers. A column that the schema lacks must be
+            empty; one whose name begins with "#" holds remarks, and ``#confirm`` has "?" where
+            nobody has confirmed a row yet.
         schema : Schema
             The schema of the data analysed. Its levels are those seen unless more are declared.
 
@@ -370,7 +372,8 @@ class StructuralZeros:
         _, why = self._why(*table.codes_at(bad[:1]))
         raise MicrodataError(
             f"{why}; {number} of {table.n} records are "
-            f"impossible{rows}; correct or drop them, or correct the conditions",
+            f"impossible{rows}; correct the records or the conditions, or leave these records out "
+            "(bnp-models conditions check --possible FILE writes a file without them)",
             row=first,
         )
 
@@ -506,10 +509,8 @@ def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
         raise MicrodataError(
             "has a header and no condition; add rows, or leave the file out", file=path
         )
-    try:
+    with errors_in(path, lines):
         return StructuralZeros.from_frame(frame, schema)
-    except MicrodataError as error:
-        raise error.in_file(path, lines) from None
 
 
 def _rows_listed(rows: np.ndarray) -> str:

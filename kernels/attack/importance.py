@@ -96,11 +96,11 @@ def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " 
     largest = lax.top_k(log_weight, tail + 1)[0]
     top = largest[:, :1]
     spread = jnp.exp(largest - top)
-    # Ascending, above the largest weight that is not of the tail.
+    # Weights of the tail in ascending order, less the largest weight below the tail.
     x = (spread[:, :-1] - spread[:, -1:])[:, ::-1]
     eps = jnp.finfo(x.dtype).eps
     number = jnp.sum(x > 0, axis=1)
-    # Weights equal to the cut are left out; they come first.
+    # Weights of zero, which come first, are left out.
     inside = jnp.arange(tail) >= tail - number[:, None]
     most = 30 + math.isqrt(tail)
     quarter = tail - number + jnp.maximum((number / 4 + 0.5).astype(jnp.int32), 1) - 1
@@ -130,7 +130,7 @@ def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " 
 def moment_sums(
     log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
 ) -> Float[Array, "blocks N 1+2M"]:
-    """Sum over the draws of each block: the weights, and these times the values and squares.
+    """Sums over the draws of each block: weights, weighted values and weighted squared values.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def moment_sums(
 def log_gamma_means(
     sums: Float[Array, "... 1+2M"], centre: Float[Array, " M"]
 ) -> Float[Array, "..."]:
-    """Add up over files log E(L), where -log L is gamma with these weighted moments.
+    """Sum over files of log E(L), if -log L is gamma distributed with these weighted moments.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _psi(s):
 def weighted_sums(
     log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
 ) -> Float[Array, "blocks N 1+M"]:
-    """Sum over the draws of each block: the weights, and these times the values.
+    """Sums over the draws of each block: weights and weighted values.
 
     The arguments are those of `moment_sums`.
     """
@@ -217,7 +217,7 @@ def top_rank_p_values(
     log_odds
         Differences of the entries from the first one: estimates, then each bootstrap replicate.
     valid
-        Whether each entry counts.
+        Whether each entry is used.
     top
         Ranks k, static.
 

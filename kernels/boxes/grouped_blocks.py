@@ -2,17 +2,19 @@
 
 Normalised gamma variates with a rate r for each level are a proposal for the level probabilities of
 a truncated variable; their density is prod lambda^(b + n - 1) (sum r lambda)^-A. If the levels are
-in groups, the target prod phi^(b + n - 1) prod rho^(c + N - 1) (sum r lambda)^-A, integrated over
-the shares rho of the groups, leaves of the shares phi within each group prod phi^(b + n - 1)
-M_g^-(c_g + N_g), with M_g = sum r phi; b, n and c, N are shapes and counts of levels and of groups,
-and B_g is the sum of b within a group. So phi is proposed with rates
+in groups, the target is prod phi^(b + n - 1) prod rho^(c + N - 1) (sum r lambda)^-A, where rho are
+the shares of the groups and phi the shares within each group; b, n and c, N are shapes and counts
+of levels and of groups. Integrated over rho, the target for phi in a group is prod phi^(b + n - 1)
+M_g^-(c_g + N_g), with M_g = sum r phi. Let B_g be the sum of b within a group. The proposal for phi
+has rates
 
-    s = 1 - w + w r / m,    w = (c_g + N_g) / (B_g + N_g),    or (r / m)^w where w is above one,
+    s = 1 - w + w r / m,    w = (c_g + N_g) / (B_g + N_g),    or (r / m)^w if w is above one,
 
-m near M_g, which have that slope, and weight S_g^(B_g + N_g) M_g^-(c_g + N_g) with S_g = sum s phi;
-and then rho with rates M_g, exactly. If the groups are in larger groups, rho is proposed in the
-same way as phi, with rates t that are computed from the M_g as s is from r; t_g then replaces M_g
-in the weight. This is repeated for each layer.
+where m is close to M_g, so that the log densities have the same slope there. The weight of the
+proposal is S_g^(B_g + N_g) M_g^-(c_g + N_g), with S_g = sum s phi. Then rho is drawn exactly, with
+rates M_g. If the groups are in larger groups, rho is proposed in the same way as phi, with rates t
+that are computed from M_g as s is from r; t_g then replaces M_g in the weight. This is repeated for
+each layer.
 """
 
 from typing import NamedTuple
@@ -119,9 +121,9 @@ class GroupedLayer(NamedTuple):
     def normalise(
         self, log_w: Float[Array, "N K"], rate: Float[Array, "N K"], least: tuple[float, float]
     ) -> tuple[Float[Array, "N K"], Float[Array, "G+1 K"], Float[Array, "G+1 1"]]:
-        """Log shares within the groups, the mean rate M of each, and whether it has members.
+        """Log shares within the groups, and for each group its mean rate M and if it has members.
 
-        `least` is the log of the least share, within a group and without one.
+        `least` is the log of the least share: within a group, and of a member without a group.
         """
         groups = jnp.arange(self.log_g.shape[0])
         member = (groups[:, None] == self.of)[:, :, None]
@@ -213,9 +215,9 @@ class GroupedBlock(NamedTuple):
         shape: Float[Array, "L K"],
         rate: Float[Array, "L K"],
     ) -> Float[Array, " K"]:
-        """Log of prod_g S_g^(B_g + N_g) M_g^-(c_g + N_g): the target over the proposal.
+        """Log of prod_g S_g^(B_g + N_g) M_g^-(c_g + N_g): the target divided by the proposal.
 
-        The factors that the rates s of the levels have themselves are left out.
+        Factors that contain only the rates s of the levels are left out.
         """
         level, scale = jnp.exp(log_level), self.layers[0].scales(shape, rate)
         terms = []

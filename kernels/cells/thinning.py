@@ -33,13 +33,13 @@ from bnp_models.kernels.numerics.hypergeometric import log_beta_expectation, log
 
 # Terms for up to this many unsampled units are summed one by one.
 _FIRST = 128
-# Nodes for the others: an even spacing of log j of 0.11 at most.
+# Nodes for the other terms, at evenly spaced log j; the spacing is at most 0.11.
 _NODES = 160
 # Terms are negligible if their logarithm is this much below that of the largest.
 _DROP = 38.0
 # Largest log j of the quadrature.
 _LAST_LOG = 100.0
-# Integral between the two middle nodes of six evenly spaced ones, by a quintic polynomial.
+# Weights of a quintic polynomial's integral between the middle two of six evenly spaced nodes.
 _QUINTIC = (11 / 1440, -93 / 1440, 802 / 1440, 802 / 1440, -93 / 1440, 11 / 1440)
 
 
@@ -75,7 +75,7 @@ def log_marginal(
     f
         Number of sampled units.
     alpha, a, b
-        Positive, as in the module's first lines.
+        Positive parameters; see the module's docstring.
     log_x
         log N / lambda.
     nodes
@@ -132,7 +132,7 @@ def summarise(
     Parameters
     ----------
     f
-        Number seen, at least 1.
+        Number of sampled units, at least 1.
     alpha, a, b, log_x
         As in `log_marginal`.
     levels
@@ -144,7 +144,7 @@ def summarise(
     is within 1e-7 of its level.
     """
     law = _Law(alpha + f, b, a + b + f, a, alpha, log_x)
-    # In stages; otherwise the compiler computes all terms again for each sum that uses them.
+    # Without these stages, the compiler would compute all terms again for each sum that uses them.
     first, tail, mode, scale = _terms(law)
     risk, total, cumulative, beyond = _sums(f, first, tail)
     quantiles = _quantiles(total, cumulative, beyond, tail, levels)
@@ -195,7 +195,7 @@ def benedetti_franconi(
     Parameters
     ----------
     f
-        Number seen, at least 1.
+        Number of successes, at least 1.
     p
         Probability in (0, 1].
 
@@ -208,7 +208,7 @@ def benedetti_franconi(
 
 
 class _Law(NamedTuple):
-    """Parameters of the law of j: (A)_j (b)_j / ((C)_j j!) r^j."""
+    """Parameters of the distribution of j, proportional to (A)_j (b)_j / ((C)_j j!) r^j."""
 
     A: Float[Array, " cells"]
     b: Float[Array, " cells"]
@@ -243,10 +243,10 @@ def _first_terms(law):
 
 
 def _peak(law, log_first):
-    """Place where the terms beyond 0 peak, place of the largest term, and its logarithm.
+    """Position of the peak of the terms beyond 0, of the largest term, and the latter's logarithm.
 
-    The ratio of two terms that follow each other is one at the roots of a quadratic: there is at
-    most one peak beyond 0, at the larger root.
+    The ratio of consecutive terms is one at the roots of a quadratic. Therefore there is at most
+    one peak beyond 0, at the larger root.
     """
     rest = jax.nn.sigmoid(-law.log_x)  # 1 - r
     linear = law.a + 1 - law.alpha + (law.A + law.b) * rest
@@ -282,15 +282,15 @@ class _Tail(NamedTuple):
     slope: Float[Array, "inner cells"]
     """Derivative of that function, without the additional nodes."""
     spacing: Float[Array, " cells"]
-    """Of log j."""
+    """Spacing of log j."""
 
     def integral(self, rate):
-        """Integrate over all nodes but the additional ones; `rate` is the density times j."""
+        """Integral over all nodes except the additional ones; `rate` is the density times j."""
         weight = np.convolve(np.ones(rate.shape[0] - 5), _QUINTIC)
         return self.spacing * jnp.sum(rate * weight.astype(rate.dtype)[:, None], axis=0)
 
     def cumulative(self, before):
-        """Cumulative sums up to half a unit before each node, `before` up to the first of them."""
+        """Cumulative sums up to half a unit before each node; `before` is that of the first."""
         sums = jnp.cumsum(self.rate, axis=0)
         sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
         number = self.rate.shape[0] - 4
@@ -333,6 +333,6 @@ def _tail(law, log_start, peak, scale):
     spacing = (end - start) / (_NODES - 1)
     j = jnp.exp(start + spacing * jnp.arange(-2, _NODES + 2, dtype=peak.dtype)[:, None])
     density = jnp.exp(shift + law.log_large(j))
-    # The leading terms of the digamma functions: the slope is for a small correction.
+    # Only leading terms of digamma functions are used: the slope is part of a small correction.
     logs = jnp.log1p((law.A - law.C) / (law.C + j)) + jnp.log1p((law.b - 1) / (1 + j))
     return _Tail(j, density * j, (density * (law.log_r() + logs))[2:-2], spacing)

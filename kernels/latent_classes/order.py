@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.latent_classes.truncation import log_tail_sums
 from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.kernels.variates.sticks import log_tail_sums
 
 
 @jax.named_scope("reorder_classes")
@@ -25,8 +25,8 @@ def reorder_classes(
     alpha
         Concentration of the sticks.
     num_passes
-        Number of passes. Each tries every adjacent pair once: first all even ones, then all odd
-        ones.
+        Number of passes. Each tries every adjacent pair once: first all even pairs, then all odd
+        pairs.
 
     Returns
     -------
@@ -36,9 +36,9 @@ def reorder_classes(
     Notes
     -----
     Only the prior of the sticks depends on the order. Exchanging positions k and k + 1 < K changes
-    its factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), T the mass behind both; the last
-    pair has (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts (2008),
-    doi:10.1093/biomet/asm086.
+    its factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), where T is the mass of all later
+    positions; for the last pair it is (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts
+    (2008), doi:10.1093/biomet/asm086.
     """
     num_classes = log_pi.size
     log_u = jnp.log(uniform(words(key, (2 * num_passes, num_classes)), log_pi.dtype.type))
@@ -106,8 +106,8 @@ def swap_classes(
         def ratio(log_pi, log_mass):
             return log_swap_ratio(log_pi, log_mass, class_counts, order, swapped, a, b)
 
-        # log P is multiplied by n: in single precision a million records give an error of a quarter
-        # nat.
+        # log P is multiplied by n: in single precision, with a million records, the error would be
+        # a quarter of a nat.
         log_ratio = in_double(ratio, log_pi, log_mass)
         return jnp.where(log_u[i] < log_ratio, swapped, order)
 

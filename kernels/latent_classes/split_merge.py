@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
-from bnp_models.kernels.latent_classes.truncation import log_stick_prior
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
@@ -30,6 +29,7 @@ from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.kernels.variates.sticks import log_stick_prior
 
 
 class ClassParameters(NamedTuple):
@@ -107,7 +107,7 @@ def split_or_merge_classes(
     emptied = _propose_empty(u[1:], move, drawn, weights, classes, alpha, region, by_class)
     filled = _propose_place(keys.pop(), move, weights, log_x, alpha)
 
-    # Empty classes, where the two are together, and places for one.
+    # Number of empty classes in the merged state, and number of places for an empty class.
     num_empty = jnp.sum(empty) + ~move.is_split
     log_places = jnp.log(num_empty.astype(log_x.dtype)) - jnp.log(num_classes - 1.0)
     log_ratio = _log_ratio(move, weights, emptied, filled, alpha) + log_places
@@ -167,7 +167,7 @@ class _Filled(NamedTuple):
 
 
 def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights:
-    """Draw weights for what is proposed, Ga(n + 1, M)."""
+    """Draw weights Ga(n + 1, M) of the proposed classes."""
     is_split, a, b = move.is_split, move.stays, move.other
     members = jnp.append(move.tables, jnp.sum(move.tables)).astype(log_x.dtype)
     log_q = loggamma_from_one(key, members + 1) - (0 if by_class else levels.log_mass)
@@ -181,7 +181,7 @@ def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights
 
 
 def _propose_empty(u, move, drawn, weights, classes, alpha, region, by_class) -> _Emptied:
-    """Draw a place for class b, and its weight from a stick of the mass behind."""
+    """Draw a place for class b, and its weight as a stick of the mass of later places."""
     log_x, log_lambda = classes
     is_split, a, b = move.is_split, move.stays, move.other
     num_classes = log_x.size
@@ -203,7 +203,7 @@ def _propose_empty(u, move, drawn, weights, classes, alpha, region, by_class) ->
 
 
 def _propose_place(key, move, weights, log_x, alpha) -> _Filled:
-    """Draw a place for the filled class b, in proportion to the sticks' density there."""
+    """Draw a place for the filled class b, with probability proportional to the sticks' density."""
     num_classes = log_x.size
     split_x = log_x.at[move.stays].set(weights.log_x[0]).at[move.other].set(weights.log_x[1])
     orders = jax.vmap(lambda place: _moved(move.other, place, num_classes))(
@@ -228,7 +228,7 @@ def _log_ratio(move, weights, emptied, filled, alpha):
 
 
 def _assemble(move, levels: SideLevels, emptied, filled, log_lambda):
-    """The proposed labels, log weights and log level probabilities, the classes in their order."""
+    """Proposed labels, log weights and log level probabilities, in the new order of the classes."""
     is_split, a, b = move.is_split, move.stays, move.other
     order = jnp.where(is_split, filled.order, emptied.order)
     log_x = jnp.where(is_split, filled.log_x, emptied.log_x)[order]
@@ -241,21 +241,21 @@ def _assemble(move, levels: SideLevels, emptied, filled, log_lambda):
 
 
 def _pick(u, weight):
-    """Draw an index in proportion to its weight; any index where there is no weight."""
+    """Draw an index with probability proportional to its weight; any if all weights are zero."""
     cumulative = jnp.cumsum(weight)
-    # Only an index with weight: rounding may leave the target at the end of a flat stretch.
+    # Weights of zero are excluded, because rounding could otherwise choose one of them.
     reached = (cumulative > u * cumulative[-1]) & (weight > 0)
     return jnp.argmax(reached)
 
 
 def _pick_log(u, log_weight):
-    """Draw an index in proportion to a weight given as a logarithm."""
+    """Draw an index with probability proportional to a weight, given log weights."""
     largest = jnp.max(log_weight)
     return _pick(u, jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0)))
 
 
 def _moved(source, place, size):
-    """Order of `size` things when `source` is taken out and put at `place`."""
+    """Order of `size` classes after class `source` has moved to position `place`."""
     position = jnp.arange(size)
     rest = position - (position > place)
     rest = rest + (rest >= source)

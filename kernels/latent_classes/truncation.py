@@ -12,6 +12,7 @@ from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.variates.gamma import loggamma, loggamma_from_one
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
+from bnp_models.kernels.variates.sticks import log_tail_sums
 
 
 class Tilt(NamedTuple):
@@ -78,7 +79,7 @@ def update_levels_truncated(
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
-    # One call for both kinds of variates, so that they are compiled once.
+    # Both kinds of variates are drawn by one call, so that the function is compiled once.
     prior_total = concentrations(region, levels)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
     nodes = levels.count(counts)
@@ -167,11 +168,6 @@ def stick_tilt(
     return Tilt(jnp.exp(log_cumulative + log_q), power), log_cumulative
 
 
-def log_tail_sums(log_x: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Log sums from each class on: log X_k = log sum_{h>=k} x_h."""
-    return lax.cumlogsumexp(log_x, reverse=True)
-
-
 @jax.named_scope("draw_observed_weights")
 def draw_observed_weights(
     key: Key[Array, ""],
@@ -197,8 +193,8 @@ def draw_observed_weights(
 
     Notes
     -----
-    The weights among the feasible records are in proportion to q_k ~ Ga(1 + n_k, 1 + S_k / F_k),
-    the last of shape n_K + alpha.
+    The weights among the feasible records are proportional to q_k ~ Ga(1 + n_k, 1 + S_k / F_k); the
+    last has shape n_K + alpha.
     """
     members = class_counts.astype(log_mass.dtype)
     # Not computed as 1 + n + (alpha - 1), which rounds to 0 for small alpha.
@@ -206,21 +202,3 @@ def draw_observed_weights(
     log_q = loggamma(key, shape) - jnp.logaddexp(0, log_s - log_mass)
     log_x = log_q - log_mass
     return log_x - jax.nn.logsumexp(log_x)
-
-
-def log_stick_prior(log_x: Float[Array, "... K"], alpha: Float[Array, ""]) -> Float[Array, "..."]:
-    """Log density of stick-breaking weights, up to a constant; x may have any scale.
-
-    It is the logarithm of x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1}, with X_k
-    the sum of x from class k on.
-
-    Parameters
-    ----------
-    log_x
-        Log weights along the last axis.
-    alpha
-        Concentration of the sticks.
-    """
-    log_tail = lax.cumlogsumexp(log_x, axis=log_x.ndim - 1, reverse=True)
-    inner = jnp.sum(log_tail[..., 1:-1], axis=-1)
-    return (alpha - 1) * log_x[..., -1] - (1 + alpha) * log_tail[..., 0] - inner

@@ -210,7 +210,7 @@ def log_cell_probability_draws(
     log_level = jnp.log(jnp.einsum("jlk,tk->jlt", theta, g, precision=_HIGHEST))
 
     def chunk(part):
-        # Rows of T contiguous numbers take three quarters of the time of a one-hot contraction.
+        # Gathers of T contiguous numbers take three quarters of the time of a one-hot contraction.
         log_value = sum(log_level[j, part[:, j]] for j in range(theta.shape[0]))
         return _summarise(log_value)
 
@@ -229,7 +229,7 @@ def jackknife_two_half(function, estimate: CellEstimate):
     function
         Maps log probabilities (C,) to any array, e.g. sum((1 - p)^(N - n)).
     estimate
-        From `log_cell_probability_draws`.
+        Result of `log_cell_probability_draws`.
     """
     first, second = estimate.log_p_halves
     return 2 * function(estimate.log_p) - (function(first) + function(second)) / 2

@@ -1,9 +1,10 @@
 """Hamiltonian moves of all parameters under structural zeros, without augmented records.
 
-Given the records of the impossible region, the parameters hardly move. These records are many, and
-those of a component that is mostly in that region were drawn from its current parameters. Here the
-truncation is the exact factor P(F)^-n. g_0, the level probabilities and the concentration move
-together along its gradient, given only the labels and tables of the sample.
+Given augmented records of the impossible region, the parameters hardly change: these records are
+many, and those of a component that lies mostly in that region were drawn from its current
+parameters. Here the truncation is the exact factor P(F)^-n instead. g_0, the level probabilities
+and the concentration change together along the gradient of the log density, given only the labels
+and tables of the sample.
 """
 
 from collections.abc import Callable
@@ -87,8 +88,8 @@ def hamiltonian_step(
         value, force = gradient(x)
         return x, kick(p, force, size / 2), force, value, jnp.where(i > 0, before, value)
 
-    # The first round does not move: it computes the gradient at the start by the same compiled
-    # code.
+    # The first round does not change the position: it computes the gradient at the start by the
+    # same compiled code.
     nowhere = jax.tree.map(jnp.zeros_like, position), jnp.zeros((), dtype)
     start = (position, momentum, *nowhere, nowhere[1])
     moved, p, _, after, before = lax.fori_loop(0, num_steps + 1, leapfrog, start)
@@ -113,7 +114,7 @@ class Parameters(NamedTuple):
 
 
 class Concentration(NamedTuple):
-    """Conditional density of the concentration given the tables; its logarithm is moved."""
+    """Conditional density of the concentration given the tables; the step moves its logarithm."""
 
     log_density: Callable[[Float[Array, ""]], Float[Array, ""]]
     """Function of a concentration: log density of its logarithm, without the truncation."""
@@ -141,7 +142,7 @@ def move_parameters(
         Density of theta and g_0 without the truncation. The proportions of the weights of slots
         without a table do not change.
     concentration
-        Density of the concentration; None: it does not move.
+        Density of the concentration; None: it does not change.
     truncation
         The factor of the truncation as a function of the concentration.
     num_steps
@@ -182,7 +183,7 @@ def move_parameters(
         num_records, weights, feasible = truncation(value)
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
         p = differentiable_probability(sums, weights, feasible)
-        # Relative to the start: single precision leaves little of a change of the whole sums.
+        # Sums of changes since the start, because single precision would round differences of sums.
         shares = levels.log_shares(point.log_theta)
         evidence = jnp.sum(of_node * (shares - start_shares))
         evidence = evidence + jnp.sum(frame.shape * (point.log_g - start.log_g))
@@ -199,7 +200,7 @@ def move_parameters(
     moved = parameters._replace(theta=jnp.exp(point.log_theta), g0=point.g0)
     if concentration is not None:
         moved = moved._replace(concentration=jnp.exp(x["concentration"]))
-    # What has not moved keeps its bits.
+    # If the step is rejected, the parameters keep their bits.
     kept = (jnp.where(accepted, new, old) for new, old in zip(moved, parameters, strict=True))
     return Parameters(*kept), accepted
 

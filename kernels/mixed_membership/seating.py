@@ -39,7 +39,7 @@ _RECORDS_AT_ONCE, _SUMS_AT_ONCE = 256, 2**22
 
 
 class Seats(NamedTuple):
-    """Components among which whole records choose new ones."""
+    """Components from which new labels of whole records are drawn."""
 
     slots: Int[Array, " S"]
     """Components (`kernels.mixed_membership.tables.choose_slots`)."""
@@ -90,7 +90,7 @@ def log_totals_by_tables(cells: Cells, seats: Seats) -> Float[Array, "B C"]:
     cells
         Distinct cells; results for padding have no meaning.
     seats
-        From `take_seats`.
+        Result of `take_seats`.
 
     Notes
     -----
@@ -128,7 +128,7 @@ def draw_seating(
     alpha
         Concentration of all records.
     seats
-        From `take_seats`.
+        Result of `take_seats`.
     moving
         Records whose labels are needed; results for other records have no meaning.
     cells
@@ -138,11 +138,11 @@ def draw_seating(
 
     Notes
     -----
-    The tables of the last item b and of the other items are drawn with probability proportional to
-    alpha (|b| - 1)! S_b, times the same of the complement of b unless it is empty, where S_b =
-    sum_k g_0k prod_{j in b} theta_kj(x_ij); a table's component k has weight g_0k prod_{j in b}
-    theta_kj(x_ij). The time is O(2^J S) for each record that gets two tables (few do if alpha is
-    small), and O(J S) for each distinct cell of the other records.
+    The table b of the last item is drawn with probability proportional to alpha (|b| - 1)! S_b,
+    times the same factor of the complement of b unless it is empty, where S_b = sum_k g_0k
+    prod_{j in b} theta_kj(x_ij). A table b gets component k with probability proportional to g_0k
+    prod_{j in b} theta_kj(x_ij). The time is O(2^J S) for each record that gets two tables (few do
+    if alpha is small), and O(J S) for each distinct cell of the other records.
     """
     key_records, key_pairs = Keys(key)
     num_items, num_records = rows.shape
@@ -153,8 +153,8 @@ def draw_seating(
     z = jnp.broadcast_to(dish, rows.shape)
     if num_items == 1:
         return seats.slots[z]
-    # Few records have two tables where alpha is small: an accelerator takes a quarter at once. It
-    # takes them by blocks, so that each of several devices finds its own.
+    # If alpha is small, few records have two tables; an accelerator draws them for a quarter of the
+    # records at once. It does so by blocks, so that each of several devices draws its own records.
     num_blocks = by_platform(1, math.gcd(num_records, BLOCKS))
     _, size = equal_chunks(num_records // num_blocks, _at_once(num_items, share=4) // num_blocks)
     # Blocks come first, records last.
@@ -186,7 +186,7 @@ def _cumulative_dishes(cells, seats):
 
 
 def _of_cells(cells, some):
-    """Apply a function to the rows of each chunk with cells; the other chunks are padding."""
+    """Apply a function to the rows of each chunk that has cells; other chunks are padding."""
     chunks = _chunks(cells.rows)
     number, _, size = chunks.shape
     return map_in_use(lambda i: some(chunks[i]), number, (cells.number + size - 1) // size)

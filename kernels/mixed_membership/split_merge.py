@@ -16,8 +16,8 @@ from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, log_beta, log_gamma_ratio
 from bnp_models.kernels.numerics.platforms import in_double
 from bnp_models.kernels.splits.anchors import Counts
-from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides, put_together, with_sides
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.levels import Levels
 
 

@@ -16,7 +16,7 @@ from bnp_models.kernels.numerics.platforms import by_platform, short_loop
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, uniform_pair, words
 
-# Items of a record that are all compared at once, at the most: results for pairs take memory.
+# Largest number of items of a record that are compared all at once; results for pairs take memory.
 COMPARED_AT_ONCE = 32
 
 
@@ -62,11 +62,11 @@ def assign_items(
 
     def assign(j, z):
         copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")
-        # Stored, because otherwise each sum would gather it again.
+        # The array is stored, because otherwise each sum would gather it again.
         copy = stored(jnp.where(at == j, 0, copy))
-        # One chain of additions, so that rounding does not depend on the number of records.
+        # Sums are one chain of additions, so that rounding is the same for any number of records.
         cumulative = list(accumulate(copy))
-        # The base part, usually the rarer one, is next to zero, where u has the finest resolution.
+        # The base part is usually rarer; it is next to zero, where u has the finest resolution.
         target = u[j] * (base_mass[j] + cumulative[-1]) - base_mass[j]
         passed = sum((reached <= target).astype(jnp.int32) for reached in cumulative)
         source = jnp.minimum(passed, num_items - 1)
@@ -99,7 +99,7 @@ def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
 def table_indicators(
     key: Key[Array, ""], z: Int[Array, "J n"], concentration: Float[Array, "J n"]
 ) -> Bool[Array, "J n"]:
-    """Draw which items open a table; m_ik of the items of record i with label k do.
+    """Draw which items open a table; m_ik of the items of record i with label k open one.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def seat_items(
     z
         Labels, items by records.
     opens
-        From `table_indicators`.
+        Result of `table_indicators`.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def seat_items(
 
 
 class SomeCells(NamedTuple):
-    """Some consecutive ones of the distinct cells of records."""
+    """Some consecutive distinct cells of records."""
 
     of_record: Int[Array, " n"]
     """Index of each record's cell among all distinct cells."""
@@ -210,7 +210,7 @@ def redraw_dishes(
     rows
         Row of `theta` for each item's observed level.
     slots
-        From `choose_slots`; a table whose dish is not among them does not move.
+        Result of `choose_slots`; a table whose dish is not among them does not move.
     g0
         Component weights.
     theta
@@ -275,8 +275,8 @@ def cumulative_dishes(
     g0: Float[Array, " S"],
     theta: Float[Array, "R S"],
 ) -> Float[Array, "n S"]:
-    """Cumulative weights of the dishes of one table of each record: that of the items `moving`."""
-    # One chain of additions; the order in a matrix product would depend on the number of records.
+    """Cumulative weights of the dishes of one table of each record, whose items are `moving`."""
+    # Sums are one chain of additions, unlike in a matrix product, whose order depends on its size.
     log_theta, logits = jnp.log(theta), jnp.log(g0)
     for row, moves in zip(rows, moving, strict=True):
         logits = logits + jnp.where(moves[:, None], log_theta[row], 0)
@@ -310,7 +310,7 @@ def simulate_labels(
     Notes
     -----
     With j items seated, a copy has probability j / (j + alpha) (Blackwell & MacQueen 1973,
-    doi:10.1214/aos/1176342372). No K-vector per record.
+    doi:10.1214/aos/1176342372). No vector of length K is needed for a record.
     """
     shape = (num_items, alpha.shape[0])
     u, u_base = uniform_pair(key, shape, alpha.dtype.type)

@@ -60,7 +60,7 @@ class Truncation(NamedTuple):
     num_records: Int[Array, ""]
     """n."""
     weights: Float[Array, " Q"]
-    """From `kernels.mixed_membership.urn_boxes.weights_by_size`."""
+    """Result of `kernels.mixed_membership.urn_boxes.weights_by_size`."""
     feasible: UrnBoxes
     """The feasible boxes."""
 
@@ -135,14 +135,14 @@ def _tilt(k, t, u, direction, atoms, density, truncation) -> Tilted:
 
     pair = jnp.stack([old, new], axis=1)
     before, after = block_products(pair, jnp.ones(2, dtype), feasible).T
-    # A record at one table is feasible with the sum of the boxes' whole blocks.
+    # The sum over blocks of whole boxes is the probability that a record at one table is feasible.
     log_ratio = jnp.log(jnp.sum(before[feasible.whole]) / jnp.sum(after[feasible.whole]))
     log_scale = jnp.log1p(g * jnp.expm1(log_ratio))
     g_new = g * jnp.exp(log_ratio - log_scale)
     rest = block_sums(theta, g0.at[k].set(0), feasible)
     new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
 
-    # Where a level's probability underflows it must not multiply a change that is not finite.
+    # If a level's probability underflows, it must not be multiplied by a change that is not finite.
     change, present = _change_of_nodes(log_change, old, new, levels)
     of_node = levels.shape + levels.count(counts[:, k])
     evidence = jnp.sum(jnp.where(present, of_node * change, 0))

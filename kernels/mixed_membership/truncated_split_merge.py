@@ -70,7 +70,7 @@ def split_or_merge_truncated(
     key
         Used once.
     proposal
-        From `kernels.splits.proposal.propose_sides`, with `slot_of_split`.
+        Result of `kernels.splits.proposal.propose_sides`, with `slot_of_split`.
     z
         Component of each item.
     density

@@ -1,25 +1,25 @@
 """Boxes under the urn of an HDP mixed membership model: their probability, and records in them.
 
-A record's constrained items are seated at tables, whose dishes come from g_0. A box r admits a set
-A_rj of levels of each of its d constrained variables; the other variables are integrated out:
+The items of a record are seated at tables, whose dishes come from g_0. A box r admits a set A_rj of
+levels of each of its d constrained variables; the other variables are integrated out:
 
     P(r) = sum over partitions of its variables of w(d, B) prod over blocks b of (|b| - 1)! S_b,
     S_b = sum_k g_0k prod_{j in b} theta_kj(A_rj),     w(d, B) = E[alpha^B / (alpha)_d].
 
 The partitions of all boxes are listed together. Blocks with the same sets in several boxes are one
 *type*. Given the parameters, the numbers of records of the impossible region before the n-th
-feasible record are independent Poisson counts of the partitions (negative multinomial, by a gamma
-mixture); those of partitions with one block are drawn by component as well. Then only the types of
-their blocks matter, then the labels of the blocks, and then the levels.
+feasible record are independent Poisson counts of the partitions, given a gamma variate (together
+they are negative multinomial); counts of partitions with one block are drawn by component. The
+partitions are then counted as blocks by type. Next the labels of the blocks are drawn, and last the
+levels.
 
-Blocks are tables, so that no seating is drawn. Probabilities are not logarithms: a probability that
-underflows is that of a box that never gets a record.
+Blocks are tables, so that no seating is drawn. Probabilities are not stored as logarithms: if the
+probability of a box underflows, the box would never get a record.
 """
 
 import operator
 from functools import reduce
 from itertools import accumulate
-from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -29,6 +29,15 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.mixed_membership.urn_partitions import (
+    halve_types,
+    invert,
+    list_partitions,
+    padded,
+    require_listable,
+    sets_of_boxes,
+    side_by_side,
+)
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.platforms import in_double, on_accelerator
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
@@ -36,25 +45,15 @@ from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_count
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
-MAX_PARTITIONS = 200_000
-"""Largest number of partitions of all boxes together that are listed."""
-
-# Blocks that receive labels at once.
+# Number of blocks whose labels are drawn at once.
 _BLOCKS_AT_ONCE = 4096
 
-# Blocks are counted by component instead: of so many types, those that have the most,
+# Blocks of some types are drawn as counts by component instead: at most this number of types, each
+# with more blocks than the second number, and only if these types together have more blocks than
+# the third number.
 _COUNTED_TYPES = 256
-# where the type has more blocks than this,
 _COUNTED_BLOCKS = 256
-# and if these types have more than this together.
 _COUNTED_TOGETHER = 2**16
-
-# Partitions that are summed at once for a type of block.
-_PARTITIONS_AT_ONCE = 16
-
-
-class TooManyPartitions(ValueError):
-    """The boxes constrain so many variables that their partitions cannot be listed."""
 
 
 class UrnBoxes(eqx.Module):
@@ -117,24 +116,20 @@ class UrnBoxes(eqx.Module):
         """
         require_listable(boxes, num_levels)
         parts = LevelParts.of_boxes(boxes, num_levels)
-        set_has_row, sets_of_box = _sets_of_boxes(parts)
-        types, whole, listed = _list_partitions(sets_of_box)
-        halves, half_of_type = _halve_types(types)
-        few = (max(map(len, sets_of_box), default=1) + 1) // 2
-        shape = tuple(sorted(listed, key=lambda pair: (pair[1] > few, pair)))
-        blocks = {
-            pair: np.concatenate([types_of for types_of, _ in listed[pair]]) for pair in shape
-        }
-        orders = {pair: np.concatenate([order for _, order in listed[pair]]) for pair in shape}
+        set_has_row, sets_of_box = sets_of_boxes(parts)
+        types, whole, listed, number_few = list_partitions(sets_of_box)
+        halves, half_of_type = halve_types(types)
+        of_pairs = [of_pair for of_pair, _ in listed.values()]
         by_number = [
-            _side_by_side([blocks[pair] for pair in shape if (pair[1] > few) == many], len(types))
-            for many in (False, True)
+            side_by_side(some, len(types))
+            for some in (of_pairs[:number_few], of_pairs[number_few:])
         ]
-        type_of_column, having = _invert(by_number, len(types))
+        type_of_column, having = invert(by_number, len(types))
         set_of_type = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
-        low, high = (_padded(list(half), len(set_has_row)) for half in halves)
+        low, high = (padded(list(half), len(set_has_row)) for half in halves)
         few_blocks, many_blocks = (jnp.asarray(types_of, jnp.int32) for types_of in by_number)
+        orders = [order for _, order in listed.values()]
         return cls(
             parts=parts,
             sets=jnp.asarray(set_has_row, dtype),
@@ -145,148 +140,10 @@ class UrnBoxes(eqx.Module):
             blocks=(few_blocks, many_blocks),
             having=jnp.asarray(having.T, jnp.int32),
             type_of_column=jnp.asarray(type_of_column, jnp.int32),
-            orders=jnp.asarray(np.concatenate([np.zeros(0), *orders.values()]), dtype),
-            partitions=tuple(len(order) for order in orders.values()),
-            shape=shape,
+            orders=jnp.asarray(np.concatenate([np.zeros(0), *orders]), dtype),
+            partitions=tuple(map(len, orders)),
+            shape=tuple(listed),
         )
-
-
-Block: TypeAlias = tuple[tuple[int, int], ...]
-"""Type of a block: its variables, each with the number of its level set."""
-
-
-def _sets_of_boxes(parts: LevelParts) -> tuple[np.ndarray, list[Block]]:
-    """Rows (S, R) of each level set, and each box's variables with their sets."""
-    variable, part_of_row = np.asarray(parts.variable), np.asarray(parts.part_of_row)
-    # Without padding: a part beyond the last stands for none.
-    members = [line[line < variable.size] for line in np.asarray(parts.sets)]
-    has_row = np.array([np.isin(part_of_row, line) for line in members], bool)
-    return has_row.reshape(len(members), part_of_row.size), [
-        tuple((int(variable[members[s][0]]), int(s)) for s in np.flatnonzero(has_set))
-        for has_set in np.asarray(parts.box_has_set).T
-    ]
-
-
-def _list_partitions(
-    sets_of_box: list[Block],
-) -> tuple[dict[Block, int], list[int], dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]]]:
-    """Number the types of blocks, and list every box's partitions by (d, B).
-
-    Returns the types, the type of each box's whole block, and, for every box with d variables, the
-    types of the blocks of its partitions and prod (|b| - 1)!.
-    """
-    types: dict[Block, int] = {}
-    whole: list[int] = []
-    by_size = {d: _partitions(d) for d in {len(box) for box in sets_of_box}}
-    listed: dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]] = {}
-    for box in sets_of_box:
-        d = len(box)
-        type_of_mask = np.zeros(2**d, int)
-        for mask in range(1, 2**d):
-            block = tuple(box[v] for v in range(d) if mask >> v & 1)
-            type_of_mask[mask] = types.setdefault(block, len(types))
-        whole.append(int(type_of_mask[-1]))
-        for num_blocks, (masks, orders) in by_size[d].items():
-            listed.setdefault((d, num_blocks), []).append((type_of_mask[masks], orders))
-    return types, whole, listed
-
-
-def _halve_types(
-    types: dict[Block, int],
-) -> tuple[tuple[dict[tuple[int, ...], int], ...], list[list[int]]]:
-    """Numbered level sets of the two halves of each type, and the two halves of each type.
-
-    The variables are divided into two halves, so that a block's product has two factors.
-    """
-    variables = sorted({j for block in types for j, _ in block})
-    low = set(variables[: len(variables) // 2])
-    halves: tuple[dict[tuple[int, ...], int], ...] = ({}, {})
-    half_of_type = []
-    for block in types:
-        split = [tuple(s for j, s in block if (j in low) == side) for side in (True, False)]
-        half_of_type.append(
-            [half.setdefault(sets, len(half)) for half, sets in zip(halves, split, strict=True)]
-        )
-    return halves, half_of_type
-
-
-def _padded(lists, fill):
-    """Array with the lists as rows; short ones are padded."""
-    width = max(map(len, lists), default=1)
-    lines = np.full((len(lists), max(width, 1)), fill)
-    for line, values in zip(lines, lists, strict=True):
-        line[: len(values)] = values
-    return lines
-
-
-def _side_by_side(parts, fill):
-    """Join arrays (P, B) along P into (most B, all P); narrow ones are padded."""
-    width = max((part.shape[1] for part in parts), default=1)
-    wide = [np.zeros((0, width), int)]
-    for part in parts:
-        wide.append(np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill))
-    return np.concatenate(wide).T
-
-
-def _invert(blocks, num_types):
-    """Type of each row, and the rows of partitions that have a block of that type."""
-    kind = np.concatenate([part.reshape(-1) for part in blocks])
-    ends = np.cumsum([part.shape[1] for part in blocks])
-    index = np.concatenate(
-        [np.tile(np.arange(end - part.shape[1], end), len(part))
-         for end, part in zip(ends, blocks, strict=True)]
-    )  # fmt: skip
-    order = np.argsort(kind, kind="stable")
-    order = order[kind[order] < num_types]
-    kind, index = kind[order], index[order]
-    count = np.bincount(kind, minlength=num_types)
-    rows = -(-count // _PARTITIONS_AT_ONCE)
-    place = np.arange(kind.size) - np.repeat(np.cumsum(count) - count, count)
-    row = np.repeat(np.cumsum(rows) - rows, count) + place // _PARTITIONS_AT_ONCE
-    having = np.full((rows.sum(), _PARTITIONS_AT_ONCE), ends[-1])
-    having[row, place % _PARTITIONS_AT_ONCE] = index
-    return np.repeat(np.arange(num_types), rows), having
-
-
-def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
-    """Raise `TooManyPartitions` if boxes, (D, R) sets of levels, have too many to list."""
-    ends = np.cumsum(num_levels)
-    full = [boxes[:, e - n : e].all(axis=1) for e, n in zip(ends, num_levels, strict=True)]
-    sizes, times = np.unique(len(num_levels) - np.sum(full, axis=0), return_counts=True)
-    if sum(_bell(d) * t for d, t in zip(sizes, times.tolist(), strict=True)) > MAX_PARTITIONS:
-        raise TooManyPartitions(
-            f"boxes of up to {sizes.max()} variables have too many partitions to list"
-        )
-
-
-def _bell(d):
-    """Number of partitions of d variables."""
-    row = [1]
-    for _ in range(d):
-        row = [row[-1], *row]
-        for i in range(1, len(row)):
-            row[i] += row[i - 1]
-    return row[0]
-
-
-def _partitions(d: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Partitions of d variables by number of blocks: masks (P, B) and prod (size - 1)! (P,)."""
-    by_blocks = {0: np.zeros((1, 0), np.int64)}
-    for v in range(d):
-        grown: dict[int, list] = {}
-        for num_blocks, masks in by_blocks.items():
-            for b in range(num_blocks):
-                joined = masks.copy()
-                joined[:, b] |= 1 << v
-                grown.setdefault(num_blocks, []).append(joined)
-            alone = np.full((len(masks), 1), 1 << v)
-            grown.setdefault(num_blocks + 1, []).append(np.concatenate([masks, alone], axis=1))
-        by_blocks = {b: np.concatenate(parts) for b, parts in grown.items()}
-    size = np.array([bin(mask).count("1") for mask in range(2**d)])
-    factorial = np.cumprod(np.maximum(np.arange(d + 1), 1)).astype(float)
-    return {
-        b: (masks, np.prod(factorial[size[masks] - 1], axis=1)) for b, masks in by_blocks.items()
-    }
 
 
 @jax.named_scope("block_products")
@@ -351,7 +208,7 @@ def _product(rows, indices):
     """Products of the rows at indices, along the first axis of these."""
 
     def product(rows):
-        # Not `prod`, whose gradient takes long to compile.
+        # `prod` is not used, because its gradient takes long to compile.
         return reduce(operator.mul, (rows[index] for index in indices))
 
     def backward(rows, cotangent):
@@ -450,7 +307,7 @@ def count_blocks(
     of_partition: Int[Array, " P"] | Float[Array, " P"], boxes: UrnBoxes
 ) -> Int[Array, " T"] | Float[Array, " T"]:
     """Blocks of each type, given the records of each partition."""
-    # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
+    # Gathers are used, because scattering from partitions to blocks is far slower on a CPU.
     padded = jnp.append(of_partition, 0)
     first, *others = (padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
     by_row = sum(others, start=first)
@@ -482,9 +339,9 @@ def draw_blocks(
     key
         Used once.
     products
-        From `block_products`.
+        Result of `block_products`.
     weights
-        From `weights_by_size`.
+        Result of `weights_by_size`.
     feasible
         P(F), the probability that a record is in no box.
     num_records
@@ -526,7 +383,7 @@ def _draw_labels(
     """Draw the components of blocks: those of a type are multinomial given `block_products`.
 
     Most types have few blocks. Each of these is drawn by inverse CDF, a fixed number at a time. If
-    a few types have very many blocks, these are counted by binomial variates.
+    a few types have very many blocks, their counts by component are drawn as binomial variates.
     """
     num_types, num_slots = products.shape
     key_counted, key = Keys(key)

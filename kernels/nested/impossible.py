@@ -31,15 +31,16 @@ MAX_SIMULATED = 2**28
 MAX_COUNTED = 2**30
 """Largest number of members of impossible households; a draw that exceeds it is marked."""
 
-# Households simulated at once: this share of those that are wanted, and at least so many.
+# Share of the wanted households that are simulated at once, and least number of them.
 _SHARE_AT_ONCE = 0.5
 
 _LEAST_AT_ONCE = 128
 
-# Room for members, for each member that the households simulated at once are expected to have.
+# Places for members, divided by the expected number of members of households simulated at once.
 _ROOM = 1.15
 
-# Both are multiples of this: loops over other numbers of lanes are several times slower on a CPU.
+# The numbers of households and of places are multiples of this: loops over other numbers are
+# several times slower on a CPU.
 _LANES = 128
 
 
@@ -55,7 +56,7 @@ class Augmented(NamedTuple):
     member_levels: Int[Array, "R F S"]
     """Members by level of the variables that rules use, and by class."""
     unread: Int[Array, "2 F S"]
-    """Members of whom only is known whether they are a head."""
+    """Members of whom only their kind is known: other member, or head."""
 
     @classmethod
     def none(cls, shape: tuple[int, int], household: Variables, member: Variables) -> "Augmented":
@@ -149,9 +150,9 @@ def add_simulated(
 
 
 def _batch_size(total, wanted, others):
-    """Households, and other members, that are simulated at once."""
+    """Numbers of households, and of places for other members, that are simulated at once."""
     lanes = _whole(max(_LEAST_AT_ONCE, total * _SHARE_AT_ONCE))
-    # The larger a household, the more often it is impossible: room as if by its members.
+    # Larger households are more often impossible, and therefore simulated more often.
     likely = np.array(wanted) * np.maximum(others, 1)
     return lanes, _whole(_ROOM * lanes * np.average(others, weights=likely) + max(others))
 
@@ -241,7 +242,8 @@ def add_other_heads(
     log_one = jax.nn.logsumexp(log_class_weights(tables, log_size, sizes, True))
     log_g = loggamma_from_one(key_g, with_one.astype(log_one.dtype)) - log_one
     counts = poisson(key_count, jnp.exp(log_g + log_slice))
-    # All are added or none: counts that exceed int32 are left out, and this is reported.
+    # Either all households are added or none: counts that exceed int32 are not used, and the result
+    # says so.
     members = np.array(sizes)[of_size]
     total = jnp.sum(counts.astype(log_one.dtype) * members[:, None])
     failed = jnp.any(counts < 0) | (total > MAX_COUNTED)

@@ -72,7 +72,7 @@ def _codes_of(new, lane, size, place):
         members = new.members[:, jnp.minimum(new.first[lane][:, None] + at, new.m.size - 1)]
         return new.codes[:, lane].T, jnp.moveaxis(members, 0, 2)
     head_at = uniform_index(place[lane], size)[:, None]
-    # The slot of the head is read from another member, and replaced.
+    # The values at the head's place, read from another member, are replaced.
     slot = jnp.clip(new.first[lane][:, None] + at - (at > head_at), 0, new.m.size - 1)
     head = new.head[1][:, lane][:, :, None]
     members = jnp.where(at == head_at, head, new.members[:, slot])
@@ -204,7 +204,7 @@ def log_possible(
     """
     allowed = rules.compositions
     if allowed is None:
-        raise ValueError("log_possible: these rules have too many compositions to go through")
+        raise ValueError("log_possible: these rules have too many compositions for a closed form")
     joint = _joint_probability(log_omega, log_phi, member)
     of_household = _household_probability(log_lambda, household)
     of_head = _head_probability(joint, rules, is_head)
@@ -253,8 +253,8 @@ def _sum_of_compositions(allowed: Compositions, joint, of_size, shape):
 def _joint_probability(log_omega, log_phi, member):
     """(R, F) probability of each joint level of the variables that rules use, by household class.
 
-    The sum over member classes is a product of two tables, of sizes that are as equal as the order
-    of variables allows.
+    The sum over member classes is a matrix product of two tables, whose sizes are as equal as the
+    order of variables allows.
     """
     sizes = [member.num_levels[j] for j in member.read]
     cut = min(range(len(sizes) + 1), key=lambda i: math.prod(sizes[:i]) + math.prod(sizes[i:]))

@@ -30,16 +30,16 @@ Blocks = tuple[tuple[int, int], ...]
 Plan = tuple[tuple[int, ...], ...]
 """Variables of each table of joint levels."""
 
-# A table of several variables has at most so many rows, and is of at most so many variables: then a
-# product of its probabilities does not underflow.
+# Largest number of rows of a table of several variables, and of its variables, so that products of
+# probabilities do not underflow.
 _MERGED_ROWS = 1024
 _MERGED_VARIABLES = 4
 
-# Tables are scaled so that the product of their largest entries is 2**this: products then reach
-# down to 1e-73 of it.
+# Tables are scaled so that the product of their largest entries is 2 to this power. Products can
+# then be as small as 1e-73 of it.
 _HEADROOM = 120
 
-# Household classes side by side, in multiples of a CPU's vectors.
+# The number of household classes is padded to a multiple of this, the length of a CPU's vectors.
 _LANES = 8
 
 
@@ -94,8 +94,8 @@ def log_member_probability(
     Notes
     -----
     Probabilities underflow below 1e-73 of the product of the largest entries of the member's rows.
-    A step adds one member class for all members and household classes, the latter padded to whole
-    vectors.
+    A step adds one member class for all members and household classes. The number of household
+    classes is padded to whole vectors.
     """
     num_classes, num_nested = omega.shape
     num_members = rows.shape[1]
@@ -115,14 +115,14 @@ def log_member_probability(
             product = product * table[m].at[row].get(mode="promise_in_bounds")
         return total + product
 
-    # A loop that is not unrolled: gathers fused with a sum over classes are much slower on a CPU.
+    # This loop is not unrolled: gathers fused with a sum over classes are much slower on a CPU.
     total = lax.fori_loop(0, num_nested, add, jnp.zeros((num_members, width), omega.dtype))
     total = jnp.maximum(total[:, :num_classes], jnp.finfo(omega.dtype).tiny)
     return jnp.log(total) + log_scale[:, None]
 
 
 def _log_shared_probability(tables, omega, rows):
-    """The same, (N, F), if all household classes share the member classes."""
+    """Result (N, F) of `log_member_probability` if household classes share the member classes."""
     weight, log_scale = _shared_weights(tables, rows)
     total = jnp.matmul(weight, omega.T, precision=lax.Precision.HIGHEST)
     return jnp.log(jnp.maximum(total, jnp.finfo(omega.dtype).tiny)) + log_scale[:, None]

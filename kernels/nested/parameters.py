@@ -89,7 +89,7 @@ class Tables(NamedTuple):
     household: tuple[Float[Array, "F L"], ...]
     """Cumulative weights of the levels of each household variable that rules use."""
     member: tuple[Float[Array, "C L"], ...]
-    """The same of each member variable, by (kind, household class, member class)."""
+    """Cumulative weights of each member variable, by (kind, household class, member class)."""
 
 
 @jax.named_scope("tables_of")

@@ -25,7 +25,7 @@ class Simulated(NamedTuple):
     head: tuple[Int[Array, " B"], Int[Array, "p B"]] | None
     """Member class and level codes of the head, if a head is drawn separately."""
     first: Int[Array, " B"]
-    """Index of the first one of its other members."""
+    """Index of the first of its other members."""
     household: Int[Array, " N"]
     """Household of each other member."""
     present: Bool[Array, " N"]
@@ -103,7 +103,7 @@ def simulate_households(
     num_others = jnp.asarray(others, jnp.int32)[size]
     end = jnp.cumsum(num_others)
     first = end - num_others
-    # The batch ends where the largest household might not fit, whatever household is drawn there.
+    # The batch ends as soon as the largest household might not fit, so that sizes are not biased.
     used = first <= slots - max(others)
     of_slot = jnp.zeros(slots, jnp.int32).at[first].add(1, mode="drop")
     of_slot = jnp.cumsum(of_slot) - 1

@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator
 
-# Copies of counters on accelerators at the most, and counters in all of them.
+# Largest number of copies of the counters on accelerators, and of counters in all copies.
 _COPIES, _COUNTERS = 32, 2**20
 
-# Terms that an accelerator sums by group without scattering, at the most.
+# Largest number of terms that an accelerator sums by group without scattering.
 _TERMS = 2**23
 
 
@@ -28,9 +28,9 @@ def variable_of_rows(num_levels: tuple[int, ...]) -> np.ndarray:
 
 
 def variables_by_size(num_levels: tuple[int, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Variables of one number of levels together: their numbers (V,), and their rows (V, levels).
+    """Variables grouped by their number of levels: indices (V,) and rows (V, levels) by group.
 
-    A program that loops over these grows with the numbers of levels, not with the variables.
+    A program with a loop over groups grows with the number of groups, not of variables.
     """
     sizes, first = np.array(num_levels), first_rows(num_levels)
     return [
@@ -131,7 +131,7 @@ def length_in_use(used: Bool[Array, " K"]) -> Int[Array, ""]:
 def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int) -> Array:
     """Add up rows by their group, 0 to `number` - 1.
 
-    If there are not too many, an accelerator adds them up in one launch and in a fixed order.
+    If there are not too many rows, an accelerator adds them up in one launch and in a fixed order.
     """
     if not on_accelerator() or number * x.size > _TERMS:
         return jax.ops.segment_sum(x, group, num_segments=number)

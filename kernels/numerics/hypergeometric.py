@@ -58,8 +58,8 @@ def log_hyp2f1(
     Parameters
     ----------
     a, b, c, z
-        float32 or float64, broadcast against each other; z may be far below -1e6, and a and b 1e6.
-        Outside c > b > 0 and z < 1 the result is nan.
+        float32 or float64, broadcast against each other. z may be far below -1e6, and a and b may
+        be 1e6. Outside c > b > 0 and z < 1 the result is nan.
     nodes
         Number of nodes of the quadrature; by default enough to reach the rounding error.
 

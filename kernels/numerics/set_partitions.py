@@ -183,7 +183,7 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
 
     def products(part, start):
         if on_accelerator():
-            # Computed at once, not each from the last and stored.
+            # All products are computed at once, so that intermediate products are not stored.
             masks = np.arange(2 ** part.shape[1])[:, None]
             for j in range(part.shape[1]):
                 start = start * jnp.where(masks >> j & 1, part[:, j : j + 1], 1)
@@ -199,7 +199,7 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
         return table.reshape(len(x), -1).T
 
     if on_accelerator():
-        # Some of each block, so that each of several devices takes of its own.
+        # A part has cells of each block, so that each of several devices uses its own cells.
         num_blocks = gcd(num_cells, BLOCKS)
         blocks = columns.reshape(num_blocks, -1, *columns.shape[1:])
         step = _PRODUCTS_AT_ONCE // num_blocks
@@ -208,7 +208,7 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
         return jnp.concatenate(parts, axis=2).reshape(-1, num_cells)
 
     def some_cells(step, sums):
-        # A gather, not a slice, which the CPU would fuse into the products and repeat there.
+        # A gather is used: a slice would be fused into the products and repeated there on a CPU.
         x = columns[step * MATMUL_CELLS + jnp.arange(MATMUL_CELLS)]
         return lax.dynamic_update_slice_in_dim(sums, of_cells(x), step * MATMUL_CELLS, axis=1)
 
@@ -222,7 +222,7 @@ def _partition_pass(blocks, steps, f, source=None):
     On a CPU one row is computed at a time, in a loop whose body is a single in-place update. Of all
     forms that were tried (tables of gathers, ternary digits, several rows unrolled), XLA makes only
     this one fast there. On an accelerator all rows with equally many steps are computed at once:
-    those of subsets of one size, whose rests are smaller.
+    the rows of subsets of one size, which need only the rows of smaller subsets.
     """
     if on_accelerator():
         for out, block, rest in _layers(steps):

@@ -52,7 +52,7 @@ class Anchors(NamedTuple):
     """Whether such a move exists."""
 
     def concern(self, z: Int[Array, "..."]) -> Bool[Array, "..."]:
-        """Whether labels are those of the component to split, or of the pair to merge."""
+        """Whether labels are those of the component to split or of the pair to merge."""
         return (z == self.k_a) | (z == self.k_b)
 
 
@@ -167,14 +167,14 @@ def _in_lines(x):
 
 
 def _reached(number, u):
-    """Draw one of the things counted by entry: its entry, and its index within the entry."""
+    """Draw one of the units counted by entry: its entry, and its index within the entry."""
     return passed(number, uniform_index(u, jnp.sum(number)))
 
 
 def passed(
     number: Int[Array, " n"], index: Int[Array, ""]
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Entry of a thing given its overall index, and its index within the entry."""
+    """Entry of a unit given its overall index, and its index within the entry."""
     up_to = jnp.cumsum(number)
     entry = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
     return entry, index - (up_to[entry] - number[entry])

@@ -13,7 +13,8 @@ from jaxtyping import Array, Int
 
 from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, most_of_lanes, record_at
 from bnp_models.kernels.splits.anchors import Anchors
-from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
+from bnp_models.kernels.splits.members import LabelledRecords, Records
+from bnp_models.kernels.splits.seated_items import Items, SeatedItems
 
 # Approximate number of records that shape a proposal.
 SHAPING_RECORDS = 512
@@ -49,7 +50,7 @@ def deal_records(anchors: Anchors, members: SeatedItems | LabelledRecords) -> De
 
 
 def in_order(dealt: Dealt, x: Int[Array, "chunks ... size"], num_records: int) -> Array:
-    """Figures in the order of the records; those of records that are not affected are arbitrary."""
+    """Values in the order of the records; values of records that are not affected are arbitrary."""
     num_chunks, size = len(x), x.shape[-1]
     if dealt.place is None:
         return jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:-1], -1)[..., :num_records]
@@ -73,11 +74,11 @@ def _folded(x, number):
 
 
 def _some_concerned(anchors: Anchors, entries: Any) -> Any:
-    """Choose the first record concerned of every line of records, and both anchors."""
+    """Choose the first affected record of every line of records, and both anchors."""
     num_records = entries.rows.shape[-1]
     number = min(SHAPING_RECORDS, num_records)
     if num_records >= 2 * _DEVICES * number:
-        # Each device has whole lines of them.
+        # Each device has whole lines of records.
         number = next(
             (k for k in range(number, 0, -1) if num_records % (_DEVICES * k) == 0), number
         )
@@ -93,7 +94,7 @@ def _some_concerned(anchors: Anchors, entries: Any) -> Any:
 
 
 def _deal_those_concerned(anchors: Anchors, members) -> Dealt:
-    """Deal the records that are concerned, either anchor to the front of a chunk."""
+    """Divide the affected records among chunks; both anchors are at the front of a chunk."""
     concerned = members.concerned(anchors)
     num_padded = concerned.size
     everyone = jnp.arange(num_padded)
@@ -102,8 +103,8 @@ def _deal_those_concerned(anchors: Anchors, members) -> Dealt:
     number = jnp.sum(concerned)
     in_use = lax.div(number + (size - 1), size)
     rank = jnp.cumsum(concerned) - 1
-    # Records go to the chunks in turn, so that chunks are similar even if records are sorted. None
-    # is negative: without the signs that % and // see to.
+    # Records go to the chunks in turn, so that chunks are similar even if records are sorted. `rem`
+    # and `div` are used, because no number is negative and % and // would also check signs.
     turns = jnp.maximum(in_use, 1)
     place = lax.rem(rank, turns) * size + lax.div(rank, turns)
     place = jnp.where(concerned, place, num_chunks * size)

@@ -32,7 +32,7 @@ def propose_levels(
     levels: Levels,
     region: Region,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
-    """Draw log levels from a launch state, variable by variable, or use given ones; and weigh them.
+    """Draw log levels from a launch state, variable by variable, or use given ones; give weights.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def propose_side_levels(
     key
         Used once.
     proposal
-        From `kernels.splits.proposal.propose_sides`.
+        Result of `kernels.splits.proposal.propose_sides`.
     log_theta
         Current log level probabilities of the component that stays and of the other one.
     levels

@@ -21,7 +21,8 @@ from bnp_models.kernels.splits.anchors import (
     partner_probability,
 )
 from bnp_models.kernels.splits.dealing import Dealt, deal_records, in_order
-from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems, Unit
+from bnp_models.kernels.splits.members import LabelledRecords, Records, Unit
+from bnp_models.kernels.splits.seated_items import Items, SeatedItems
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
@@ -223,7 +224,7 @@ def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
 
 
 class _Odds(NamedTuple):
-    """Log odds of side 1; those of a table are the sum over its items plus a term for the table."""
+    """Log odds of side 1: the sum over the items of a table, plus a term for the table."""
 
     item: Float[Array, " R"]
     """Term of an item of each row."""
@@ -247,7 +248,7 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     """Compute a launch state from some records: two-means, then expectation-maximisation.
 
     The choice of records depends only on the component or pair. Records are used as a whole,
-    whatever their tables.
+    independently of their tables.
     """
     shaping, size = chunks.dealt.shaping, chunks.dealt.entries.rows.shape[-1]
     if on_accelerator() or shaping.rows.shape[-1] <= FEW_RECORDS:

@@ -165,9 +165,9 @@ def split_counts(
 
 
 def _draw(key, law, parameters):
-    """Variates of one of the two laws, for arrays of valid parameters of one shape.
+    """Poisson or binomial variates, for arrays of valid parameters of one shape.
 
-    A law is a pair of functions: one gives the start of the inversion, one makes a trial.
+    `law` is a pair of functions: one gives the start of the inversion, one makes a trial.
     """
     shape = parameters[0].shape
     parameters = tuple(parameter.reshape(-1) for parameter in parameters)

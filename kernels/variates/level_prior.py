@@ -175,8 +175,8 @@ def update_level_prior_given_levels(
     rate = -sums - jnp.sum(log_total, axis=1)[group]
     shape = in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
-    # All shapes of a variable are scaled together, with the totals integrated out, which would keep
-    # c from moving.
+    # All shapes of a variable are scaled together, with the totals integrated out: given the
+    # totals, c could hardly change.
     c = jnp.where(exists, levels.by_group(shape), 1)
     mean = shape / c[group]
 

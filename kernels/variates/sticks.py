@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
@@ -130,3 +131,26 @@ def retrospective_sticks(
     log_weight = log_remainder + _sum_before(log_1mv) + log_share
     has_stick = ~active & (slot <= last)
     return jnp.where(has_stick, log_weight, -jnp.inf), log_remainder + passed[last]
+
+
+def log_tail_sums(log_x: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Log sums from each class on: log X_k = log sum_{h>=k} x_h."""
+    return lax.cumlogsumexp(log_x, reverse=True)
+
+
+def log_stick_prior(log_x: Float[Array, "... K"], alpha: Float[Array, ""]) -> Float[Array, "..."]:
+    """Log density of stick-breaking weights, up to a constant; x may have any scale.
+
+    It is the logarithm of x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1}, with X_k
+    the sum of x from class k on.
+
+    Parameters
+    ----------
+    log_x
+        Log weights along the last axis.
+    alpha
+        Concentration of the sticks.
+    """
+    log_tail = lax.cumlogsumexp(log_x, axis=log_x.ndim - 1, reverse=True)
+    inner = jnp.sum(log_tail[..., 1:-1], axis=-1)
+    return (alpha - 1) * log_x[..., -1] - (1 + alpha) * log_tail[..., 0] - inner

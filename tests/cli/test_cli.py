@@ -25,7 +25,7 @@ from bnp_models.cli import risk as cli_risk
 from bnp_models.cli.main import main
 from bnp_models.data.source import file_digest
 from bnp_models.inference.arviz import load_arviz
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership import urn_partitions
 from bnp_models.risk.baselines import baselines
 
 VARIABLES = ("age", "sex", "race", "education")
@@ -374,7 +374,7 @@ def test_bad_conditions(name, content, zeros, more, parts, tmp_path, capsys):
 
 def test_boxes_that_cannot_be_listed(tmp_path, monkeypatch, capsys):
     """As where conditions fix very many variables."""
-    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", 1)
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
     (tmp_path / "z.csv").write_text("x,y\n1,4\n")
     out = tmp_path / "deep" / "out"
@@ -455,7 +455,7 @@ def test_synthesize(synthesized, latent_files, latent):
         assert all(set(frame[v]) <= set(sample[v]) - {""} for v in frame)
     assert set(read(synthesized / SYNTHETIC[0])["sex"]) == {"01", "02"}
     # The command is the notebook's few lines: same key, same records.
-    made = bnp.synthesize(latent.run)[0]["age"].tolist()
+    made = bnp.synthesize(latent.run, method="balanced")[0]["age"].tolist()
     assert read(synthesized / SYNTHETIC[0])["age"].tolist() == made
     run = json.loads((synthesized / "run.json").read_text())
     assert list(run)[-3:] == ["warnings", "seconds", "sweeps_per_second"]

@@ -66,7 +66,7 @@ def test_evaluation_json(done, folder):
         "variables", "levels", "cells", "missing", "seed", "version", "combining", "level",
         "proportions", "pmse", "worst_tables", "household_shares", "k_anonymity",
         "replicated_uniques", "closest_records", "disclosure", "pmse_trees", "impossible",
-        "synthetic_runs", "attack_risk", "warnings", "seconds",
+        "synthetic_runs", "attack_risk", "attack_not_assessed", "warnings", "seconds",
     ]  # fmt: skip
     assert found["command"].startswith("bnp-models evaluate ")
     assert (found["n"], found["population_size"], found["levels"]) == (500, 20_000, [3, 2, 2, 4])
@@ -89,7 +89,7 @@ def test_evaluation_json(done, folder):
     own = pd.read_csv(folder / "original.csv").value_counts()
     assert found["k_anonymity"]["original"][0]["records"] == (own == 1).sum()
     assert found["replicated_uniques"]["uniques"] == (own == 1).sum()
-    assert found["attack_risk"] is None
+    assert found["attack_risk"] is None and found["attack_not_assessed"] is None
 
 
 def test_the_report_says_the_same(done):

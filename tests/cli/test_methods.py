@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ def sample(tmp_path_factory):
 
 
 MAKES = {
-    "calibrated": ("--for", "tables"),
+    "calibrated": (),
     "balanced": ("--method", "balanced"),
     "predictive": ("--for", "inference"),
 }
@@ -63,8 +64,9 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
     assert "N" in run["bins"]["income"]
     page = (out / "report.html").read_text()
     assert Page(page).open == []
-    assert "drawn within bins" in page
+    assert "drawn within bins" in page and "Not assessed: what an intruder learns" in page
     assert ("be near to the model" in page) == (method != "predictive")
+    assert ("With <code>--posterior</code> it also" in page) == (method == "predictive")
     # The files are judged in the same bins.
     judged = tmp_path / "judged"
     assert main([
@@ -81,11 +83,78 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
     assert Page(page).open == []
     assert "Disclosure by sex, age" in page and "classification tree" in page
     if model == "tnplcm":
-        # The attack is of files drawn at random.
+        # The attack is of files drawn at random; this is said of the others, asked for or not.
+        assert (
+            found["attack_risk"] is None and "--method calibrated" in found["attack_not_assessed"]
+        )
+        assert "Not assessed: what an intruder learns" in page
         capsys.readouterr()
         assert main(["evaluate", str(sample), str(out / "synthetic_1.csv"), *binned, "--posterior",
-                     str(out / "posterior.nc"), "--out", str(tmp_path / "x")]) == 2  # fmt: skip
-        assert "--method calibrated" in one_line(capsys)
+                     str(out / "posterior.nc"), "--out", str(tmp_path / "x")]) == 0  # fmt: skip
+        assert "warning: attack risk not assessed:" in capsys.readouterr().out
+        found = json.loads((tmp_path / "x" / "evaluation.json").read_text())
+        assert "--method calibrated" in found["attack_not_assessed"]
+        assert any("attack risk not assessed" in one for one in found["warnings"])
+        assert not (tmp_path / "x" / "records.csv").exists()
+
+
+USUAL = {
+    (): {
+        (): "calibrated",
+        ("--for", "inference"): "predictive",
+        ("--keep", "sex"): "predictive",
+        ("--given", "sex=f"): "predictive",
+    },
+    ("--missing", "N"): {
+        (): "balanced",
+        ("--for", "tables"): "balanced",
+        ("--method", "predictive"): "predictive",
+    },
+}
+
+
+@pytest.mark.parametrize("missing", USUAL)
+def test_the_method_that_is_chosen(sample, tmp_path, missing):
+    """And chosen again by a call that is repeated."""
+    call = ["synthesize", str(sample), "--model", "nplcm", "--components", "4", *CHAINS, "--bins",
+            "age=4", "income=4", *missing, "--datasets", "1"]  # fmt: skip
+    assert main([*call, "--out", str(tmp_path / "run")]) == 0
+    first = json.loads((tmp_path / "run" / "run.json").read_text())
+    for number, (more, method) in enumerate(USUAL[missing].items()):
+        out = tmp_path / str(number)
+        assert main(["synthesize", "--from", str(tmp_path / "run"), "--quiet", *more, "--out",
+                     str(out)]) == 0  # fmt: skip
+        run = json.loads((out / "run.json").read_text())
+        assert run["method"] == method
+        assert (run["files_sha256"] == first["files_sha256"]) == (method == first["method"])
+        with h5py.File(out / "posterior.nc") as file:
+            recorded = file["posterior"].attrs["method"]
+        assert recorded == ("keep" if "--keep" in more else method)
+    again = ["synthesize", "--config", str(tmp_path / "run" / "run.toml")]
+    assert main([*again, "--out", str(tmp_path / "again")]) == 0
+    run = json.loads((tmp_path / "again" / "run.json").read_text())
+    assert run["files_sha256"] == first["files_sha256"]
+
+
+def test_calibrated_files_have_the_tables_of_the_sample(sample, tmp_path):
+    """Of sex by age group, where the former default has the noise of a sample."""
+    call = ["synthesize", str(sample), "--model", "nplcm", "--components", "4", *CHAINS,
+            "--variables", "sex,age", "--bins", "age=4", "--datasets", "5"]  # fmt: skip
+    assert main([*call, "--out", str(tmp_path / "usual")]) == 0
+    assert main([*call, "--for", "inference", "--out", str(tmp_path / "random")]) == 0
+
+    def table(path):
+        frame = pd.read_csv(path)
+        return pd.crosstab(frame["sex"], frame["age"] // 25).to_numpy() / len(frame)
+
+    away = {
+        kind: np.mean([
+            np.abs(table(path) - table(sample)).sum() / 2
+            for path in (tmp_path / kind).glob("synthetic_*.csv")
+        ])
+        for kind in ("usual", "random")
+    }  # fmt: skip
+    assert away["usual"] < 0.6 * away["random"]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +166,8 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
         (["synthesize", "--for", "tables", "--method", "balanced"], "--for: cannot be used"),
+        (["synthesize", "--for", "tables", "--keep", "sex", "--bins", "income=4"],
+         "--keep: columns can be kept only"),
         (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "'age' is also put into bins"),
         (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
         (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),

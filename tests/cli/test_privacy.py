@@ -32,7 +32,8 @@ def folder(tmp_path_factory, sample_frame):
         "risk": [sample, *SIZE, *more, "--id", "person", "--max-tau1", "9"],
         "protect": [sample, *SIZE, *more, "--id", "person", "--max-tau1", "0.5",
                     "--suppress", "0"],
-        "synthesize": [sample, *more, "--datasets", "2"],
+        # Drawn at random, so that they can be attacked.
+        "synthesize": [sample, *more, "--datasets", "2", "--for", "inference"],
         "impute": [str(out / "incomplete.csv"), *more, "--datasets", "1"],
         "evaluate": [sample, *(str(out / f"synthesize/synthetic_{m}.csv") for m in (1, 2)), *KEYS,
                      "--posterior", str(out / "synthesize/posterior.nc"), "--keys", "age,sex",

@@ -152,6 +152,30 @@ def test_variables_of_households_are_none_of_persons(
     assert ("same value of 'tenure', and synthetic ones may not" in caplog.text) == told
     assert ("rel = '1', as its head would" in caplog.text) == told
     assert ("by a row head,1 of --roles" in caplog.text) == told
+    assert "couples are not modelled" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "hint"),
+    [
+        (None, (), True),
+        (None, ("--head", "no"), False),
+        ([1, 5, 5], (), False),
+        (["Householder", "Spouse", "Child"], (), False),
+    ],
+)
+def test_households_without_a_relationship(
+    tmp_path, persons, column, options, hint, capsys, caplog
+):
+    """Before the chains: nothing says who is whose spouse."""
+    frame = persons[["hid", "sex"]].assign(age=np.arange(len(persons)) % 7)
+    if column is not None:
+        frame["relate"] = [column[k - 1] for k in persons["person"]]
+    command = ("--model", "ndpmpm", "--household", "hid", *options)
+    assert run(tmp_path, frame, *command, command="synthesize") == 2
+    assert refused(capsys, STOPPED)
+    said = "no column says how the persons of a household are related to its head"
+    assert (said in caplog.text) == hint
 
 
 def test_names_with_blanks_between_them(tmp_path, frame, capsys):

@@ -133,3 +133,67 @@ def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
     assert "unrecognized arguments: --weights w" in said
     assert said.endswith("--weights is an option of risk, synthesize and protect\n")
     assert not out.exists()
+
+
+@pytest.mark.parametrize("model", ["nplcm", "polettini-stander-1"])
+def test_weights_give_the_size_of_the_population(model, source, tmp_path, capsys):
+    """Their sum is the size that nobody gives, which is said; another option gives the same."""
+    chains = CHAINS[:6] if model == "nplcm" else ["--draws", "30"]
+    given = [str(source), "--variables", "x,y,z", "--weights", "w", "--model", model, *chains]
+    if model == "nplcm":
+        given += ["--components", "4"]
+    out = tmp_path / "out"
+    assert main(["risk", *given, "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "--population-size is not given; the weights in column 'w' add up to 3,000" in said.err
+    assert "are expected to be unique among 3,000" in said.out
+    found = json.loads((out / "risk.json").read_text())
+    assert found["population_size"] == SIZE
+    assert json.loads((out / "run.json").read_text())["population_size"] == SIZE
+    assert main(["risk", *given, "--population-size", str(SIZE), "--out", str(out), "--force"]) == 0
+    assert "not given" not in capsys.readouterr().err
+    again = json.loads((out / "risk.json").read_text())
+    assert again["tau1"] == found["tau1"] and again["tau2"] == found["tau2"]
+
+
+@pytest.mark.parametrize("command", ["risk", "protect"])
+def test_the_size_of_the_population_is_needed(command, source, tmp_path, capsys):
+    """Weights that add up to the number of records count nobody."""
+    out = ["--out", str(tmp_path / "out"), *(["--max-tau1", "5"] * (command == "protect"))]
+    start = [command, str(source), "--variables", "x,y,z", *CHAINS]
+    assert main([*start, *out]) == 2
+    assert "--population-size: is needed: the number of persons" in one_line(capsys)
+    frame = pd.read_csv(source)
+    frame.assign(w=frame["w"] / frame["w"].mean()).to_csv(tmp_path / "normalised.csv", index=False)
+    start[1] = str(tmp_path / "normalised.csv")
+    assert main([*start, "--weights", "w", *out]) == 2
+    said = one_line(capsys)
+    assert "column 'w'" in said and "the weights add up to 200, and there are 200 records" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_protect_with_the_size_of_the_weights(source, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["protect", str(source), "--variables", "x,y,z", *CHAINS[:-1], "--weights", "w",
+                 "--max-tau1", "1e6", "--out", str(out)]) == 0  # fmt: skip
+    assert "add up to 3,000" in capsys.readouterr().err
+    assert json.loads((out / "run.json").read_text())["population_size"] == SIZE
+
+
+def test_rows_counted_from_one(source, tmp_path, capsys):
+    """In the table of records and on the page; the risks are the same."""
+    given = risk_of(source, tmp_path / "out", "--variables", "x,y,z", "--weights", "w")
+    assert main(given) == 0
+    from_zero = pd.read_csv(tmp_path / "out" / "records.csv")
+    assert "counted from 0" in (tmp_path / "out" / "report.html").read_text()
+    assert main([*given, "--first-row", "1", "--force"]) == 0
+    from_one = pd.read_csv(tmp_path / "out" / "records.csv")
+    pd.testing.assert_frame_equal(from_one.assign(row=from_one["row"] - 1), from_zero)
+    sample = pd.read_csv(source).iloc[from_one["row"] - 1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(from_one[["x", "y", "z"]], sample[["x", "y", "z"]])
+    page = (tmp_path / "out" / "report.html").read_text()
+    riskiest = page[page.index("The riskiest records") :]
+    assert "counted from 1" in riskiest and f">{from_one['row'][0]}</t" in riskiest
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["first_row"] == 1
+    assert main([*given, "--first-row", "2", "--force"]) == 2
+    assert "--first-row" in capsys.readouterr().err

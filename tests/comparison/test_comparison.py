@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import bnp_models as bnp
 from bnp_models.comparison.comparison import held_out_log_probability
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 
 NUM_LEVELS = (2, 3)
 SCHEMA = bnp.Schema(("a", "b"), tuple(tuple(range(size)) for size in NUM_LEVELS))

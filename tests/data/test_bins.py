@@ -1,10 +1,13 @@
 """Bins of numeric columns: what they hold, what is drawn of them, and what they do not tell."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.data.bin_values import BinValues, Rounded
 from bnp_models.data.label_numbers import OwnLevel
 
 
@@ -57,16 +60,125 @@ def test_values_are_drawn_in_their_bins(binned):
     assert len(copied) < frame["income"].nunique()
 
 
-def test_draws_are_uniform_on_the_grid_of_a_bin():
-    bins = bnp.data.Bins.choose("x", list(range(0, 100, 5)), np.full(20, 50), 2)
-    low, high, unit = bins.low[0], bins.high[0], bins.unit[0]
-    rng = np.random.default_rng(2)
-    x = bins.draw(rng, np.zeros(20_000, int)).to_numpy()
-    grid = np.arange(low, high + 1, unit)
+def drawn(bins, number=20_000, seed=2, code=0):
+    """Values of one bin, many times."""
+    return bins.draw(np.random.default_rng(seed), np.full(number, code)).to_numpy(float)
+
+
+def assert_equally_often(x, grid):
+    """By the chi-squared statistic, which has a mean of one less than the values."""
     assert set(x) == set(grid)
     counts = np.array([(x == value).sum() for value in grid])
     expected = len(x) / len(grid)
     assert ((counts - expected) ** 2 / expected).sum() < 3 * len(grid)
+
+
+def test_values_of_many_records_are_drawn_as_often_as_they_have_them():
+    counts = np.arange(10, 210, 10)
+    bins = bnp.data.Bins.choose("x", list(range(0, 100, 5)), counts, 1)
+    x, share = drawn(bins), counts / counts.sum()
+    kept = (np.arange(0, 100, 5) >= bins.low[0]) & (np.arange(0, 100, 5) <= bins.high[0])
+    assert kept.all()
+    found = np.array([(x == value).mean() for value in range(0, 100, 5)])
+    assert (np.abs(found - share) < 5 * np.sqrt(share / len(x))).all()
+
+
+def test_values_of_few_records_are_drawn_like_others_that_are_as_round():
+    """Which they are does not matter, only how many are multiples of 1, 5 and 10."""
+    few, others = [103, 117, 124, 126, 131, 135, 140, 150], [102, 108, 119, 133, 142, 125, 120, 130]
+    for values in (few, others):
+        ends = (Fraction(100), Fraction(159), Fraction(1))
+        made = BinValues.of(ends, [*map(Fraction, values)], np.ones(8, int), np.ones(8, int))
+        # Multiples of 50 are two, and those of 10 without them four, too few: they are joined.
+        assert made.rounded == (Rounded(10, None, 2), Rounded(5, 10, 1), Rounded(1, 5, 5))
+        x = 100 + made.draw(np.random.default_rng(0), 40_000)
+        for every, but, share in ((10, 1000, 2 / 8), (5, 10, 1 / 8), (1, 5, 5 / 8)):
+            ours = x[(x % every == 0) & (x % but != 0)]
+            assert abs(len(ours) / len(x) - share) < 5 * np.sqrt(share / len(x))
+            grid = [v for v in range(100, 160) if v % every == 0 and v % but != 0]
+            assert_equally_often(ours, grid)
+
+
+def test_heaping_is_kept_and_values_of_one_record_are_not():
+    """Incomes of which 83% are multiples of 50, as those of a survey are."""
+    rng = np.random.default_rng(5)
+    income = rng.lognormal(7.2, 0.6, 4000)
+    every = rng.choice([1, 10, 50, 100, 500, 1000], 4000, p=[0.07, 0.1, 0.13, 0.4, 0.2, 0.1])
+    income = (np.round(income / every) * every).astype(int)
+    table, bins = bnp.bin_columns(pd.DataFrame({"income": income}), {"income": 20})
+    files = [
+        bnp.data.draw_in_bins(np.random.default_rng(m), table.to_frame(), bins)["income"].to_numpy()
+        for m in range(20)
+    ]
+    for every in (10, 50, 100, 500, 1000):
+        share = (income % every == 0).mean()
+        found = np.mean([(x % every == 0).mean() for x in files])
+        # Values of fewer than five records in a bin may be joined to less round ones.
+        assert abs(found - share) < 0.012, (every, share, found)
+    values, counts = np.unique(income, return_counts=True)
+    alone = values[counts == 1]
+    assert len(alone) > 200
+    # A bootstrap of a bin's values copies each with a probability of 63%.
+    assert np.mean([np.isin(alone, x) for x in files]) < 0.3
+    assert np.mean([np.isin(x, alone) for x in files]) < 0.4 * len(alone) / len(income)
+
+
+def test_no_value_of_few_records_is_more_probable_than_four_others():
+    """The exact law of every bin, of incomes and of ages, some of one record."""
+    rng = np.random.default_rng(6)
+    incomes = np.round(rng.lognormal(7.2, 0.6, 3000) / 50).astype(int) * 50
+    incomes[:600] += rng.integers(50, size=600)
+    for x, number in ((incomes, 20), (rng.poisson(rng.uniform(2, 60, 800)), 12)):
+        values, counts = np.unique(x, return_counts=True)
+        bins = bnp.data.Bins.choose("x", values.tolist(), counts, number)
+        held = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        for low, within in zip(bins.low, bins.within, strict=True):
+            assert all(held[int(low) + k] >= 5 for k in within.shared)
+            if within.steps == 0:
+                continue
+            law = dict.fromkeys(range(within.steps + 1), 0.0)
+            for one in within.rounded:
+                every = [
+                    k for k in law if (low + k) % one.every == 0
+                    and not (one.but and (low + k) % one.but == 0) and k not in within.shared
+                ]  # fmt: skip
+                assert len(every) >= 5
+                for k in every:
+                    law[k] += one.records / len(every)
+            total = sum(law.values()) + within.records.sum()
+            if not total:
+                continue
+            found = np.bincount(within.draw(rng, 20_000), minlength=within.steps + 1) / 20_000
+            for k, share in law.items():
+                share += within.records[within.shared == k].sum()
+                share /= total
+                assert abs(found[k] - share) < 5 * np.sqrt(max(share, 1e-4) / 20_000), (low, k)
+
+
+def test_a_value_that_nobody_could_be_mistaken_for_is_not_drawn():
+    """Of 41 years are two records, and the other ages of the bin are shared: it would be told."""
+    counts = np.array([20, 2, 30, 25])
+    bins = bnp.data.Bins.choose("age", [40, 41, 42, 43], counts, 1)
+    assert set(drawn(bins)) == {40, 42, 43}
+    # Where no value is shared, each is as probable.
+    bins = bnp.data.Bins.choose("age", [40, 41, 43], np.array([4, 4, 4]), 1)
+    assert_equally_often(drawn(bins), range(int(bins.low[0]), int(bins.high[0]) + 1))
+
+
+def test_a_rent_of_one_household_is_not_shared():
+    """Six persons pay 503, all of one household, and six pay 498, of six households."""
+    rent = np.array([503] * 6 + [498] * 6 + list(range(400, 700, 10)) * 2)
+    homes = np.r_[np.zeros(6, int), np.arange(1, 67)]
+    frame = pd.DataFrame({"rent": rent})
+    _, bins = bnp.bin_columns(frame, {"rent": 2}, homes)
+    shared = [
+        low + k for low, one in zip(bins["rent"].low, bins["rent"].within, strict=True)
+        for k in one.shared
+    ]  # fmt: skip
+    assert 498 in shared and 503 not in shared
+    _, alone = bnp.bin_columns(frame, {"rent": 2})
+    assert any(503 - low in one.shared for low, one in
+               zip(alone["rent"].low, alone["rent"].within, strict=True))  # fmt: skip
 
 
 def test_ends_do_not_tell_single_values():
@@ -124,8 +236,9 @@ def test_values_of_a_very_wide_bin_can_be_counted():
     assert (bins.low[0], bins.high[0], bins.unit[0]) == (100, 3e16, 100)
     drawn = bins.draw(np.random.default_rng(0), np.zeros(2000, int))
     assert drawn.between(100, 3e16).all()
-    # All with one probability: a variance of the width squared over 12.
-    assert abs(drawn.mean() - 1.5e16) < 5 * 3e16 / np.sqrt(12 * 2000)
+    # A quarter below the bin's end, whose places any value takes, and the three that are shared.
+    assert drawn[~drawn.isin(values)].nunique() > 20
+    assert abs(drawn.mean() - (1.5e16 + 6e16) / 4) < 5 * 1e16 / np.sqrt(2000)
     narrow = bnp.data.Bins.choose("x", [0.5, 1.0, 99_999_999_999.0], np.full(3, 10), 1)
     assert narrow.unit[0] == 0.1
 

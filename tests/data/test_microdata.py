@@ -5,12 +5,13 @@ import math
 import subprocess
 import sys
 import time
+import weakref
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.microdata import Microdata, group_cells, once_for_each_table
 from bnp_models.data.schema import MicrodataError, Schema
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -185,3 +186,19 @@ def test_a_million_records_are_coded_and_grouped_in_seconds():
     assert time.perf_counter() - start < 10
     assert cells.counts.sum() == 1_000_000
     assert group_cells(cells.codes, num_levels).counts.max() == 1
+
+
+def test_results_are_found_once_for_each_table_and_go_with_it():
+    found = []
+
+    @once_for_each_table
+    def find(table):
+        found.append(table.n)
+        return table.n
+
+    schema = wide_schema(2, 3)
+    table, other = (Microdata(schema, np.zeros((n, 2), np.int32)) for n in (4, 5))
+    assert [find(table), find(table), find(other)] == [4, 4, 5] and found == [4, 5]
+    gone = weakref.ref(table)
+    del table
+    assert gone() is None

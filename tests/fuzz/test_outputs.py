@@ -29,7 +29,8 @@ from pages import Page, check_well_formed
 import bnp_models as bnp
 from bnp_models.cli import runs
 from bnp_models.data.writing import write_json, write_table
-from bnp_models.inference.run import Run, Settings
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Settings
 from bnp_models.report import cells as of_cells
 from bnp_models.report import evaluation as of_evaluation
 from bnp_models.report import pages, protection, synthesis

@@ -15,7 +15,7 @@ from bnp_models.inference.convergence import diagnose
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Until
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership import urn_partitions
 
 
 def rank_normalised_split_rhat(values):
@@ -217,7 +217,8 @@ def test_the_verdict_on_a_quantity(chains):
     constant = np.full((4, 500), 3.0)
     assert verdict(tau1=constant) == (True, "tau1 can be used: it is 3 in every draw")
     # Few draws, or one chain, could all be the same by chance.
-    few = "tau1 should not be used: it is 3 in all 40 draws of 2 chains, which are too few to tell"
+    few = "it is 3 in all 40 draws of 2 chains, which are too few to tell whether it varies"
+    few = f"tau1 should not be used: {few}"
     assert verdict(num_chains=2, num_draws=20, tau1=constant[:2, :20]) == (False, few)
     assert not verdict(num_chains=1, tau1=constant[:1])[0]
     # Of no sample unique, or in a census, nothing is left to chance.
@@ -290,7 +291,7 @@ def test_an_estimated_probability_of_the_feasible_is_told_of(chains, monkeypatch
         run, conditions=bnp.StructuralZeros.from_codes(codes, run.table.schema)
     )
     assert not any("estimated" in s for s in bnp.warnings_of(run, risk))
-    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", 1)
     assert any(s.startswith("P(feasible), the probability") for s in bnp.warnings_of(run, risk))
 
 

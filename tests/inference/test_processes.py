@@ -92,5 +92,5 @@ def test_processes_have_as_many_chains_each(monkeypatch):
     monkeypatch.setattr(processes.jax, "process_count", lambda: 3)
     monkeypatch.setattr(processes.jax, "process_index", lambda: 1)
     assert processes.share(6) == slice(2, 4)
-    with pytest.raises(ValueError, match="4 chains: 3 processes"):
+    with pytest.raises(ValueError, match="4 chains cannot be divided equally among 3 processes"):
         processes.share(4)

@@ -25,7 +25,7 @@ def test_a_forecast_and_a_sentence_a_minute(clock):
         shown.update(sweep, 4000, 2000, dict)
     shown.close()
     assert said == [
-        "4 chains of 4,000 sweeps: about 7 minutes, by the first 28 sweeps",
+        "4 chains of 4,000 sweeps: about 7 minutes, estimated from the first 28 sweeps",
         "warm-up: 648 of 4,000 sweeps, about 6 minutes left",
         "warm-up: 1,258 of 4,000 sweeps, about 5 minutes left",
         "draws: 2,408 of 4,000 sweeps, about 3 minutes left",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bnp_models as bnp
-from bnp_models.inference.run import MOST_KEPT, interval_of_arrays
+from bnp_models.inference.trace import MOST_KEPT, interval_of_arrays
 
 
 def table_of(number, size):

@@ -16,7 +16,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.data.weight_classes import VARIABLE
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.synthesis.synthesize import _simulate_records
 

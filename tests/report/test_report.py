@@ -24,7 +24,7 @@ def test_it_says_what_the_summary_says(small, text):
     page = Page(text)
     words = " ".join(" ".join(page.words).split())
     mean, number = f"{summary['tau1']['mean']:.1f}", summary["sample_uniques"]
-    assert f"{mean} of the {number} sample uniques are expected" in words
+    assert f"Of the {number} records that are unique in the sample, about {mean} are" in words
     assert f"of a population of {summary['population_size']:,}" in words
     assert summary["warnings"]
     for sentence in summary["warnings"]:
@@ -47,8 +47,8 @@ def test_the_layer_for_ties_is_beside_the_model_alone(small, ties):
         assert (f"τ₁, {label}" in words) == (ties == kind)
         if ties == kind:
             mean = summary[beside[kind]]["tau1"]["mean"]
-            assert mean == risk.layer.tau1.mean()
-            assert (risk.layer.tau1 != risk.tau1).any()
+            assert mean == risk.overdispersion.tau1.mean()
+            assert (risk.overdispersion.tau1 != risk.tau1).any()
             assert f"τ₁, {label} {mean:.1f}" in words
     assert ("with a correction for overdispersion" in words) == (ties != "off")
     alone = bnp.population_risk(small.run, 600, ties="off")
@@ -245,3 +245,37 @@ def test_it_is_written_whole(small, tmp_path):
     bnp.report.write_report(tmp_path / "report.html", small.risk)
     assert (tmp_path / "report.html").read_text().rstrip().endswith("</html>")
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_risk_page_begins_with_the_answer_in_plain_words(small, latent):
+    """R-hat and the figures that are not to be quoted come where the chains are judged."""
+    summary = bnp.report.risk_summary(small.risk)
+    words = words_of(render_report(small.risk))
+    top, details = words.split("Have the chains converged?")
+    mean = f"{summary['tau1']['mean']:.1f}"
+    answer = (
+        f"Of the {summary['sample_uniques']} records that are unique in the sample, about {mean} "
+        "are expected to be unique in the population too (95% interval"
+    )
+    assert answer in top and top.index(answer) < top.index("The sample has")
+    if not any("R-hat" in sentence for sentence in summary["warnings"]):
+        assert "R-hat" not in top
+    assert "conditional expectation" not in top and "τ₁, conditional expectation" in details
+    assert f"τ₁{summary['usable']['why'][4:]}." in details
+    assert "1.01 is the target" in details and "1.1 is the limit of" in details
+    made = words_of(
+        render_synthesis_report(
+            latent.run, bnp.synthesize(latent.run, 2),
+            bnp.results.Diagnosis.of(latent.run, latent.margins),
+        )
+    )  # fmt: skip
+    assert "Three limits of R-hat are in use" in made
+
+
+def test_a_sentence_without_diagnostics():
+    from bnp_models.report.pages import environment
+
+    plain = environment().filters["without_diagnostics"]
+    said = " can be used: the chains agree on it (R-hat 1.002, 2,017 effective draws), and (so)"
+    assert plain(said) == " can be used: the chains agree on it, and (so)"
+    assert plain(" is known") == " is known"

@@ -90,7 +90,7 @@ def test_a_thinned_risk_thins_everything(small):
     half = {name: getattr(small.risk, name)[:, ::2]
             for name in ("tau1", "tau1_conditional", "tau2", "tau2_conditional",
                          "log_likelihood")}  # fmt: skip
-    risk = dataclasses.replace(small.risk, thin=2, layer=None, **half)
+    risk = dataclasses.replace(small.risk, thin=2, overdispersion=None, **half)
     data = bnp.to_inference_data(small.run, risk)
     assert data["posterior"].sizes["draw"] == 15
     np.testing.assert_array_equal(data["posterior"]["alpha"], small.run.draws["alpha"][:, ::2])

@@ -11,7 +11,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import coarsening
 from bnp_models.risk.coarsening import parse_coarsening, require_listable, single_drops
 from bnp_models.risk.evaluator import cell_probabilities, coarser_probabilities
@@ -189,7 +189,7 @@ def test_names_that_statements_cannot_hold_are_dropped_all_the_same(run):
 
 
 def test_a_coarsening_that_changes_nothing_has_the_risk_of_the_file(run):
-    """With the layer for ties, whose draws are those of the finer file."""
+    """With the correction for overdispersion, whose draws are those of the finer file."""
     keys = [jax.random.key(k) for k in range(50)]
     same = "keep:age,sex,town"
     coarse = np.array([bnp.coarsen(run, 40, [same], key=key)[same].tau1 for key in keys])

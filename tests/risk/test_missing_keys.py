@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 import bnp_models as bnp
 from bnp_models.data.schema import MicrodataError
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import missing_keys
 from bnp_models.risk.evaluator import cell_probabilities, record_risks
 from bnp_models.risk.missing_keys import matching_records

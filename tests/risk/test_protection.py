@@ -11,7 +11,7 @@ import pytest
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.schema import MicrodataError
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.risk.protected_risks import ProtectedRisks
@@ -64,7 +64,9 @@ def twelve(run):
 
 
 def risks_of(run, ties=False):
-    return ProtectedRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
+    return ProtectedRisks(
+        run, POPULATION, overdispersion=ties, num_draws=1000, key=jax.random.key(1)
+    )
 
 
 def by_hand(codes, fine, groups, mask):

@@ -10,9 +10,9 @@ from scipy import stats
 
 import bnp_models as bnp
 from bnp_models.risk.evaluator import record_risks
+from bnp_models.risk.overdispersion import Overdispersion
 from bnp_models.risk.reciprocals import expected_reciprocal
 from bnp_models.risk.sums import shared_risks
-from bnp_models.risk.ties import Tied
 
 
 @pytest.mark.parametrize("f", [1, 2, 5, 60, 3000])
@@ -39,7 +39,7 @@ def test_large_populations_are_sums_of_the_probable_terms():
 def test_with_the_layer_it_is_a_sum_of_negative_binomials(exponent):
     b, num_records, num_new = np.array([1e-9, 1e-5, 1e-4, 1e-3, 0.01]), 500, 20_000
     counts = np.array([2, 3, 2, 9, 40])
-    tied = Tied(np.array([0.3, 40.0, 1e8]), np.full(3, exponent), num_records)
+    tied = Overdispersion(np.array([0.3, 40.0, 1e8]), np.full(3, exponent), num_records)
     log_b = np.log(np.tile(b, (3, 1)))
     r1, r2 = shared_risks(tied, counts, log_b, num_new, log_b)
     shape = tied.shape_of(np.exp(log_b))
@@ -60,7 +60,7 @@ def test_with_the_layer_it_is_a_sum_of_negative_binomials(exponent):
 def test_with_one_record_it_is_what_uniques_have(shape):
     log_b = np.log([[1e-8, 1e-5, 1e-3]])
     log_q = log_b + 0.3
-    tied = Tied(np.array([shape]), np.array([0.4]), 500)
+    tied = Overdispersion(np.array([shape]), np.array([0.4]), 500)
     one = shared_risks(tied, np.ones(3), log_b, 20_000, log_q)[1]
     np.testing.assert_allclose(one, tied.record_risks(log_b, 20_000, log_q)[1], rtol=1e-7)
 
@@ -69,7 +69,7 @@ def test_the_layer_against_simulated_populations():
     """Cells' probabilities are drawn, then samples and populations: those with f of the sample."""
     rng = np.random.default_rng(0)
     num_records, num_new, number = 300, 6000, 2_000_000
-    b, one = np.full(3, 2e-3), Tied(np.array([0.8]), np.array([0.3]), 300)
+    b, one = np.full(3, 2e-3), Overdispersion(np.array([0.8]), np.array([0.3]), 300)
     shape = one.shape_of(b[:1, None])[0, 0]
     p = rng.gamma(shape, b[0] / shape, number)
     # Persons who are not sampled have another law, as with design weights.

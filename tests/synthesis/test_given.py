@@ -10,7 +10,7 @@ import pytest
 from goodness import P_LIMIT, chi_square_p_value
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.synthesis.given import admitted_levels, boxes_within, check_given
 
@@ -83,7 +83,7 @@ def test_values_that_cannot_be_given(latent):
         with pytest.raises(ValueError, match=problem):
             bnp.synthesize(run, 1, given=given)
     for more, problem in (
-        ({"keep": ["sex"]}, "columns are kept"),
+        ({"keep": ["sex"]}, "cannot be combined with keep"),
         ({"method": "balanced"}, "only"),
     ):
         with pytest.raises(ValueError, match=problem):

@@ -112,5 +112,7 @@ def test_columns_kept_and_carried_by_the_command(tmp_path, capsys):
     evaluate = ["evaluate", str(tmp_path / "s.csv"), str(tmp_path / "out" / "synthetic_1.csv"),
                 "--variables", "age,sex,job", "--bins", "age=5", "--posterior",
                 str(tmp_path / "out" / "posterior.nc"), "--out", str(tmp_path / "x")]  # fmt: skip
-    assert main(evaluate) == 2
-    assert "keep columns of the sample" in one_line(capsys)
+    assert main(evaluate) == 0
+    judged = json.loads((tmp_path / "x" / "evaluation.json").read_text())
+    assert "keep columns of the sample" in judged["attack_not_assessed"]
+    assert "Not assessed: what an intruder" in (tmp_path / "x" / "report.html").read_text()

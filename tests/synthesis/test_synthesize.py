@@ -109,7 +109,7 @@ def test_an_impossible_record_is_never_let_out(latent, monkeypatch):
         strict=True)]  # fmt: skip
     codes = np.tile(np.array(widowed_child)[:, None], 150)
     monkeypatch.setattr(synthesize, "_simulate", lambda *_, **__: codes)
-    with pytest.raises(RuntimeError, match="150 of 150 records made are impossible"):
+    with pytest.raises(RuntimeError, match="150 of the 150 new records are impossible"):
         bnp.synthesize(latent.run)
     monkeypatch.setattr(partial, "_complete", lambda *_: codes)
     with pytest.raises(RuntimeError, match="an observed value was changed"):

@@ -15,7 +15,7 @@ from bnp_models.zeros.settled import (
     in_words,
     keep_empty,
     missing_by_design,
-    ties,
+    not_applicable_zeros,
 )
 
 
@@ -85,7 +85,9 @@ def test_other_values_that_are_missing_stay_so():
     assert (labels.loc[frame["age"] < 15, "job"] == NOT_APPLICABLE).all()
     assert labels.loc[others, "job"].isna().all()
     # Nobody of 15 and over is known to have the level: it is tied on both sides.
-    zeros = ties(made)
+    zeros = not_applicable_zeros(made)
+    with pytest.warns(DeprecationWarning, match="is bnp_models.zeros.not_applicable_zeros now"):
+        assert bnp.zeros.ties is not_applicable_zeros
     assert not zeros._impossible_rows(made).size
     kept = keep_empty(made).to_frame()
     assert (kept.loc[others, "job"] == EMPTY).all() and not kept.isna().any(axis=None)
@@ -120,8 +122,8 @@ def test_few_records_are_settled_where_that_is_known():
     assert job.where.tolist() == [True, False, False] and job.records == 1
     made = empty_as_level(table, [job])
     assert made.to_frame()["job"].tolist()[0] == NOT_APPLICABLE
-    assert ties(made) is None
-    assert ties(made, [("age", "job")]).to_frame().dropna(how="all").shape == (4, 2)
+    assert not_applicable_zeros(made) is None
+    assert not_applicable_zeros(made, [("age", "job")]).to_frame().dropna(how="all").shape == (4, 2)
     assert find_settled(table, named=[("job", "age")])[0].parent == 0
     other = coded(frame.assign(sex=["f", "f", "m", "m"]))
     for named, said in (
@@ -144,7 +146,7 @@ def test_ties_leave_what_occurs_and_nothing_else():
     """By hand: all combinations of job, hours and the two kinds of age."""
     frame = people().assign(sex="f")
     made = empty_as_level(coded(frame), find_settled(coded(frame)))
-    zeros = ties(made)
+    zeros = not_applicable_zeros(made)
     assert not zeros._impossible_rows(made).size
     every = pd.MultiIndex.from_product(made.schema.levels, names=made.schema.variables)
     cells = every.to_frame(index=False)

@@ -1,25 +1,26 @@
 """Attack of an intruder who knows all records but one, and sees synthetic files.
 
-For a record x_i the intruder weighs x_i itself and every possible record that differs from it in
-one variable. With all of them equally likely beforehand,
+For a record x_i, the candidates are x_i itself and every possible record that differs from it in
+one variable. If all candidates are equally likely before the files are seen,
 
     rho_i(x)  proportional to  prod_m E[ L(theta; Y_m) | records with x in the place of x_i ]
 
 where Y_m are the synthetic files and L their likelihood (Hu, Reiter & Wang 2014,
 doi:10.1007/978-3-319-11257-2_15; Manrique-Vallier & Hu 2018, doi:10.1111/rssa.12352, section 3.2
 and appendix; households and persons within them: Hu, Reiter & Wang 2018, doi:10.1214/16-BA1047,
-supplement). The expectations are importance sampling estimates. That an intruder knows so much is
-a worst case.
+supplement). The expectations are estimated by importance sampling. It is a worst case that an
+intruder knows so much.
 
-Two estimates. With g = log L and the ratio r = f(x | theta) / f(x_i | theta) of a draw given all
-records, the papers' needs E[r e^g] / E[r], whose logarithm they take from the weighted mean and
-variance of g: with files of thousands of records g varies by tens, and so does the error by several
-units. The other needs a chain for each file with that file's records added to the sample: as
-p(theta | X, Y_m) is proportional to p(theta | X) L(theta; Y_m),
+There are two estimators. Let g = log L, and r = f(x | theta) / f(x_i | theta), for draws given all
+records. The papers estimate E[r e^g] / E[r]; its logarithm follows from the weighted mean and
+variance of g. For files of thousands of records, g varies by tens between draws, so that the error
+of the logarithm is several units. The second estimator needs a chain for each file, on the sample
+with the records of that file added. Since p(theta | X, Y_m) is proportional to
+p(theta | X) L(theta; Y_m),
 
     E[L(theta; Y_m) | x for x_i]  proportional to  E[r | X, Y_m] / E[r | X]
 
-in which no likelihood of a file occurs (`refit` makes the chains).
+and no likelihood of a file is needed (`refit` runs the chains).
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ from bnp_models.data.frames import TABLES, Tabular, code_like
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata, as_records
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, errors_in
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.evaluation.attack.bootstrap import (
     Verdict,
@@ -73,15 +74,15 @@ ESTIMATORS = ("gamma", "direct", "refit")
 TARGETS = ("household", "person")
 
 ATTACKED = (Microdata, Households)
-"""Types of samples that are attacked, and of files: cells with counts are not."""
+"""Types of samples and files that can be attacked; contingency tables cannot."""
 
 MAX_DRAWS = 1000
-"""Draws used, by default."""
+"""Default for the largest number of draws that are used."""
 
-# Bytes of one array of log ratios.
+# Target size of one array of log ratios, in bytes.
 _BYTES_AT_ONCE = 2**26
 
-# Options of models that change how chains move, but not where to.
+# Options of models that change how chains move, but not the posterior.
 _MOVES = ("augmentation", "reorder", "split_merge_every", "swap")
 
 
@@ -109,36 +110,36 @@ def attack_risk(
     Parameters
     ----------
     source
-        The chains that the synthetic files come from: a run that kept its ``parameters``, what
-        `read_posterior` returns, or the path of a ``posterior.nc`` of ``bnp-models synthesize``.
+        The chains from which the synthetic files were made: a run that kept its ``parameters``, a
+        result of `read_posterior`, or the path of a ``posterior.nc`` of ``bnp-models synthesize``.
     table
-        The sample that was synthesised, coded as it was then, or as a data frame.
+        The sample from which the files were made, coded as in the run; or a data frame of it.
     synthetic
-        The M files: frames, or tables coded as the sample is.
+        The M files: data frames, or tables with the coding of the sample.
     key
-        Key of the bootstrap, and of the simulation of P(possible) where rules give it no closed
-        form.
+        Key of the bootstrap, and of the simulation of P(possible) if it has no closed form under
+        the rules.
     conditions
-        Structural zeros or rules, those of the run; by default none, or what a `Run` holds.
+        Structural zeros or rules of the run. Default: those of a `Run`, otherwise none.
     target
-        Unit attacked where persons live in households: "household" (the default: one variable of
-        the household or of one member is wrong) or "person" (one variable of one person is,
-        everything else of the household being known).
+        Unit that is attacked if persons live in households. "household" (the default): candidates
+        differ in one variable of the household or of one member. "person": they differ in one
+        variable of one person; the intruder knows everything else about the household.
     rows
         Records or persons to attack, by their 0-based row; households by their number. Default:
         those that are unique in the sample, because the intruder already knows the others.
         Incomplete records cannot be attacked.
     refits
-        Chains on the sample with each of the files added, as `refit` makes them. They make the
-        error far smaller.
+        Results of `refit`: chains on the sample with each of the files added. They make the error
+        far smaller.
     estimator
-        "refit" with refits. Without, "gamma" (the default), which takes -log L to be gamma
-        distributed with the weighted mean and variance, as the paper; or "direct", which averages
-        L itself, of use for a handful of synthetic records only.
+        "refit" if there are refits. Otherwise "gamma" (the default), which assumes that -log L is
+        gamma distributed with the weighted mean and variance, as in the paper; or "direct", which
+        averages L itself and is useful only for a handful of synthetic records.
     num_datasets
-        Number of files that were made from these draws, needed only if `synthetic` does not have
-        all of them and the source does not say how many there are. The draws from which files were
-        made are left out, because the files are far too likely given these draws.
+        Number of files that were made from these draws. It is needed only if `synthetic` does not
+        include all of them and the source does not give their number. The draws from which files
+        were made are not used, because the files are far too likely given these draws.
     num_bootstrap
         Bootstrap replicates B; no p-value is below 1 / (B + 1).
     fdr
@@ -155,18 +156,18 @@ def attack_risk(
     Raises
     ------
     MicrodataError
-        If a source is of another sample, other conditions or another model, a refit of a model with
+        If a source has another sample, other conditions or another model, a refit has a model with
         other options, or the synthetic files do not have the sample's columns and levels.
     ValueError
         On settings out of range, or records that cannot be attacked.
 
     Notes
     -----
-    Weights are f(x | theta) / f(x_i | theta): the probability of a possible record is a constant
-    over both. The likelihood of a file contains it. Households of synthetic files are drawn given
-    their sizes, and so is their likelihood. If values of members are modelled relative to those of
-    the head, a candidate has the probability of its coded form: with another head, all members are
-    coded anew.
+    The weights are f(x | theta) / f(x_i | theta), in which the probability that a record is
+    possible cancels; in the likelihood of a file it does not. The households of synthetic files are
+    drawn given their sizes, so that their likelihood is given the sizes too. If values of members
+    are modelled relative to those of the head, the probability of a candidate is that of its codes:
+    if the head changes, the codes of all members change.
 
     Examples
     --------
@@ -245,7 +246,7 @@ def refit(
     Parameters
     ----------
     model, table, conditions
-        Model, sample and conditions of the run that the files come from.
+        Model, sample and conditions of the run from which the files were made.
     synthetic
         The M files.
     key
@@ -261,8 +262,8 @@ def refit(
     Notes
     -----
     For households this is an approximation: the households of a file are drawn given their sizes,
-    but here they count as households whose sizes are random. The information of the sizes about the
-    classes is then used twice.
+    but these chains treat the sizes as random. Therefore the information that the sizes have about
+    the classes is used twice.
 
     Examples
     --------
@@ -284,7 +285,7 @@ def refit(
 
 
 def _coded(call, source, table, synthetic) -> tuple[Microdata | Households, Sequence[Tabular]]:
-    """The sample, coded as that of the source is where it is a data frame, and files in a list."""
+    """The sample (a data frame is coded like the sample of the source), and a list of the files."""
     check_kind((*ATTACKED, pd.DataFrame), call, table=table)
     if isinstance(source, Run):
         table = code_like(table, source.table)
@@ -298,7 +299,7 @@ def _coded(call, source, table, synthetic) -> tuple[Microdata | Households, Sequ
 
 
 def check_columns(table: Microdata | Households) -> None:
-    """Raise MicrodataError where a variable has the name of a column of `AttackRisk.records`."""
+    """Raise MicrodataError if a variable has the name of a column of `AttackRisk.records`."""
     schema = table.schema
     names = {*persons_of(table).schema.variables}
     if isinstance(schema, HouseholdSchema):
@@ -312,12 +313,12 @@ def check_columns(table: Microdata | Households) -> None:
 
 
 def _check_settings(table, target, num_bootstrap, fdr, top, max_draws) -> None:
-    """Raise ValueError where an option of `attack_risk` is out of range."""
+    """Raise ValueError if an option of `attack_risk` is out of range."""
     if isinstance(table, Households):
         if target not in (None, *TARGETS):
             raise ValueError(f"target is one of {', '.join(TARGETS)}, not {target!r}")
     elif target not in (None, "record"):
-        raise ValueError(f"target {target!r} is of households; leave it out")
+        raise ValueError(f"target {target!r} is only for households; leave it out")
     check_columns(table)
     if num_bootstrap < 1:
         raise ValueError(f"num_bootstrap must be at least 1, not {num_bootstrap}")
@@ -337,7 +338,7 @@ def _targets(model, table, conditions, target, rows) -> Targets:
 
 
 def _checked_refits(refits, model, table, files, conditions) -> list[Posterior]:
-    """Draws of each refit, of the same model on the sample and a file."""
+    """Draws of each refit, which must have the run's model and its sample with a file added."""
     posteriors = []
     for m, source in enumerate(refits):
         posterior, _ = check_source(source, with_file(table, files[m]), conditions)
@@ -347,7 +348,7 @@ def _checked_refits(refits, model, table, files, conditions) -> list[Posterior]:
 
 
 def _check_same_model(model, other, m):
-    """Refits are weighed against the run, and so are of its posterior, whatever their moves."""
+    """Raise MicrodataError unless a refit has the run's model with options of equal effect."""
     if type(other) is not type(model):
         raise MicrodataError(
             f"refit {m + 1} used the model {other.name}, but the run used {model.name}; refit with "
@@ -363,7 +364,7 @@ def _check_same_model(model, other, m):
 
 
 def _checked_estimator(estimator, refits, synthetic) -> str:
-    """The estimator that is asked for, by name or by the refits that are given."""
+    """The given estimator, or the default, which depends on whether there are refits."""
     if estimator is None:
         estimator = "gamma" if refits is None else "refit"
     if estimator not in ESTIMATORS:
@@ -371,12 +372,14 @@ def _checked_estimator(estimator, refits, synthetic) -> str:
     if (estimator == "refit") != (refits is not None):
         raise ValueError('estimator "refit" needs refits, and the other estimators take none')
     if refits is not None and len(refits) != len(synthetic):
-        raise ValueError(f"{len(refits)} refits for {len(synthetic)} synthetic files")
+        raise ValueError(
+            f"there are {len(refits)} refits for {len(synthetic)} synthetic files; give one each"
+        )
     return estimator
 
 
 def _log_likelihoods(targets, draws, files, num_chains, key, progress) -> np.ndarray:
-    """(L, chains, draws) log likelihood of every file, then that of each at its refit's draws."""
+    """(L, chains, draws) log likelihood of each file, then of each file at its refit's draws."""
     key_run, *keys = Keys(key, len(draws))
     log_l = [targets.log_likelihood(draws[0], files, key_run, progress)]
     for refitted, file, key_m in zip(draws[1:], files, keys, strict=False):
@@ -385,7 +388,7 @@ def _log_likelihoods(targets, draws, files, num_chains, key, progress) -> np.nda
 
 
 def _weigh_all(targets, weigh, draws, num_ranks, records_at_once, progress) -> Verdict:
-    """Verdict on all targets, a part of them at a time, in the columns of all candidates."""
+    """Verdict on all targets, computed for a part of them at a time."""
     number, width = len(targets.rows), 1 + len(targets.columns)
     rho, errors, shapes = np.full((3, number, width), np.nan, np.float32)
     rank, p_values = np.zeros(number, np.int32), np.zeros((number, num_ranks))
@@ -406,20 +409,20 @@ def _weigh_all(targets, weigh, draws, num_ranks, records_at_once, progress) -> V
 
 
 def _records_at_once(group, draws) -> int:
-    """Targets of a group whose log ratios fit in memory together."""
+    """Number of targets of a group whose log ratios fit into memory together."""
     bytes_each = (1 + len(group.columns)) * len(draws) * len(draws[0]["log_pi"]) * 4
     return int(np.clip(_BYTES_AT_ONCE // bytes_each, 1, 1024))
 
 
 def _parts(which, size):
-    """Positions in parts, and those padded to one size, so that one compiled shape serves all."""
+    """Parts of the positions, each also padded to the same size, to compile for one size only."""
     for start in range(0, len(which), size):
         padding = np.minimum(start + np.arange(size), len(which) - 1)
         yield which[start : start + size], which[padding]
 
 
 def coded_like(frame: Tabular, table: Table, number: int) -> Table:
-    """Code a synthetic file as the sample is.
+    """Code a synthetic file like the sample.
 
     Parameters
     ----------
@@ -433,10 +436,10 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
     Raises
     ------
     MicrodataError
-        If variables or levels differ, a value is missing, or households have sizes that the
-        sample's have not.
+        If variables or levels differ, a value is missing, or a household has a size that no
+        household of the sample has.
     """
-    try:
+    with errors_in(f"synthetic file {number + 1}"):
         made = code_like(frame, table)
         if made.schema != table.schema:
             raise MicrodataError("has other variables or levels than the sample")
@@ -444,11 +447,10 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
             assert isinstance(table, Households)
             if not np.isin(made.sizes, table.sizes).all():
                 raise MicrodataError(
-                    "has households of sizes that the sample has not, so it was not made from it"
+                    "has households of sizes that the sample does not have, so that it was not "
+                    "made from this sample"
                 )
         made.require_complete("the attack")
-    except MicrodataError as error:
-        raise error.in_file(f"synthetic file {number + 1}") from None
     return made
 
 

@@ -17,18 +17,17 @@ from bnp_models.kernels.attack.importance import (
     weighted_sums,
 )
 
-# Autocorrelation times in a block of draws that the bootstrap takes whole, and blocks at least and
-# at most.
+# Autocorrelation times in a block of draws, and least and largest number of blocks.
 TIMES_IN_BLOCK, MIN_BLOCKS, MAX_BLOCKS = 5, 20, 200
 
 
 class Blocks(NamedTuple):
-    """Draws in blocks of consecutive ones, which the bootstrap takes whole."""
+    """Blocks of consecutive draws, which the bootstrap takes as a whole."""
 
     index: np.ndarray  # type: ignore[assignment]
     """(blocks, L) flat indices of the draws."""
     present: np.ndarray
-    """(blocks, L) whether an entry is a draw, or fills up its block."""
+    """(blocks, L) True for a draw, False for padding of a block."""
     times: float
     """Autocorrelation times of log L in the longest block."""
 
@@ -37,14 +36,14 @@ class FileLikelihoods(NamedTuple):
     """Centred likelihoods of the synthetic files, in blocks; none for refits."""
 
     values: jax.Array | None
-    """(files, blocks, L) log L less `centre` for "gamma", L over exp(centre) for "direct", 0 where
-    there is no draw; None for "refit", which needs no likelihood."""
+    """(files, blocks, L) log L - centre for "gamma", L / exp(centre) for "direct", 0 for padding;
+    None for "refit", which needs no likelihood."""
     centre: jax.Array | None
     """(files,) mean of log L for "gamma", its maximum for "direct"; None for "refit"."""
 
 
 class Verdict(NamedTuple):
-    """Figures of some targets; arrays as `AttackRisk` has them."""
+    """Figures of some targets; the arrays are those of `AttackRisk`."""
 
     rho: np.ndarray | jax.Array
     standard_error: np.ndarray | jax.Array
@@ -54,7 +53,7 @@ class Verdict(NamedTuple):
 
 
 def split_draws(log_l: np.ndarray) -> Blocks:
-    """Split the draws into blocks, as even as they come.
+    """Split the draws into blocks of nearly equal size.
 
     Parameters
     ----------
@@ -134,17 +133,17 @@ def weigh_candidates(
     Parameters
     ----------
     log_ratio
-        (A, P, C - 1, draws) log weights of the candidates but the truth, by posterior.
+        (A, P, C - 1, draws) log weights of the candidates other than the truth, by posterior.
     valid
         (A, C - 1) which of these are candidates.
     likelihoods
-        From `centred_likelihoods`.
+        Result of `centred_likelihoods`.
     present
-        (blocks, L) as `Blocks` has it.
+        (blocks, L) `Blocks.present`.
     counts
         (P, 1 + replicates, blocks) how often each block is taken.
     num_draws
-        Draws in all.
+        Number of all draws.
     top
         Ranks k of the hypotheses.
     estimator
@@ -153,7 +152,7 @@ def weigh_candidates(
 
     def one(target):
         log_weight, valid = target
-        # The truth, whose weights are equal, goes first; what is no candidate has equal ones too.
+        # The truth, which comes first, has equal weights; so do entries that are not candidates.
         log_weight = jnp.pad(jnp.where(valid[:, None], log_weight, 0), ((0, 0), (1, 0), (0, 0)))
         log_weight = jnp.where(present.reshape(-1), log_weight, -jnp.inf)
         valid = jnp.pad(valid, (1, 0), constant_values=True)

@@ -1,4 +1,4 @@
-"""Probabilities of households under a nested model, draw by draw: of changed ones, of files."""
+"""Probabilities of changed households and of files of households under each draw of NDPMPM."""
 
 from functools import partial
 from typing import NamedTuple
@@ -21,23 +21,23 @@ from bnp_models.models.nested.predictions import simulate_possible
 from bnp_models.models.nested.state import NESTED
 from bnp_models.models.nested.sweep import log_feasible_of
 
-# Households simulated per draw and size for P(possible), where it has no closed form.
+# Households simulated for each draw and size to estimate P(possible), if it has no closed form.
 SIMULATED = 2**13
 
 
 class CodedHouseholds(NamedTuple):
-    """A attacked households of one size, or those of persons, in the codes of a nested model."""
+    """A households of one size that are attacked, or whose members are, in the model's codes."""
 
     household_rows: jax.Array
-    """(A, q) row of lambda of each household's level of each variable, the size left out."""
+    """(A, q) row of lambda of each household's level of each variable, without the size."""
     member_rows: jax.Array
     """(A, h, p) row of phi of each member's level of each variable."""
     place: jax.Array
-    """(A,) the member that changes, where one does."""
+    """(A,) the member that changes, if only one does."""
     level_rows: jax.Array | None
-    """(A, R) row of phi of each level of a member; None where levels are their own codes."""
+    """(A, R) row of phi of each level of a member; None if codes are levels."""
     by_head: tuple[jax.Array, ...]
-    """For each relative variable, (A, h, L) code of every member's level by level of the head."""
+    """(A, h, L) code of each member's level for each level of the head, by relative variable."""
 
 
 def _log_member_sums(log_omega, log_phi, member_rows):
@@ -54,11 +54,11 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
     Parameters
     ----------
     log_weight
-        (A, F) log weights of the classes, household variables and members apart.
+        (A, F) log weights of the classes, without household variables and members.
     pair
-        The variable that members have relative to the head's.
+        The variable, which is coded relative to the head.
     codes
-        (A, h, L) codes of the members' levels, by level of the head.
+        (A, h, L) codes of the members' levels, for each level of the head.
     """
     log_lambda, log_phi = draw["log_lambda"], draw["log_phi"]
     for k in range(household_rows.shape[1]):
@@ -97,7 +97,7 @@ def log_household_ratios(
     columns,
     pairs,
 ):
-    """Compare the probability of each changed household with the household's.
+    """Log ratio of the probability of each changed household to that of the unchanged household.
 
     Parameters
     ----------
@@ -106,15 +106,15 @@ def log_household_ratios(
     households
         The households.
     size
-        Position of the households' size among all; static.
+        Position of the households' size among all sizes; static.
     num_levels
         Levels of the household's and of the members' variables; static.
     part
         Part of the household that changes: "all", a "member" or the "head"; static.
     columns
-        Changes of the household's variables to take; None: all; static.
+        Changes of the household's variables that are evaluated; None: all; static.
     pairs
-        Variables that members have relative to the head's; static.
+        Variables that are coded relative to the head; static.
 
     Returns
     -------
@@ -163,13 +163,13 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     Parameters
     ----------
     total
-        (A, F) log weights of the classes, household and members together.
+        (A, F) log weights of the classes, given the household's variables and all members.
     of_members
-        (A, h, F) those of each member.
+        (A, h, F) factor of each member in these, as a logarithm.
     place
-        (A, 1, 1) the member that changes; None: each in turn.
+        (A, 1, 1) the member that changes; None: each member in turn.
     level_rows
-        As in `CodedHouseholds`.
+        `CodedHouseholds.level_rows`.
     """
     log_omega, log_phi = draw["log_omega"], draw["log_phi"]
     if place is not None:
@@ -197,9 +197,9 @@ def log_households(draws, household_rows, members, index, blocks, num_levels):
     draws
         Parameters of the draws.
     household_rows
-        (n, q + 1) row of lambda of each household's level of each variable, the size the last one.
+        (n, q + 1) row of lambda of each household's level of each variable; the size is the last.
     members, index
-        (p, U) codes of the distinct members, and (N,) which of them each member is.
+        (p, U) codes of the distinct members, and (N,) index of each member among them.
     blocks
         (members, households) of each size; static.
     num_levels
@@ -234,9 +234,9 @@ def log_possible_by_size(draws, data, key):
     draws
         Parameters of the draws, and "number" of each.
     data
-        The sample, whose rules and sizes these are.
+        The sample, of which rules and sizes are used.
     key
-        For the simulation, where the rules give no closed form.
+        Key of the simulation, if there is no closed form under the rules.
 
     Returns
     -------
@@ -280,6 +280,6 @@ def _log_possible_by_simulation(draw, data, log_size, key):
     )
     tried = jax.ops.segment_sum(new.used.astype(float), new.size, num_segments=len(sizes))
     good = jax.ops.segment_sum(possible.astype(float), new.size, num_segments=len(sizes))
-    # Half a household where none was possible: finite, and rare enough.
+    # If no household was possible, half a household is counted, so that the logarithm is finite.
     share = jnp.maximum(good, 0.5) / jnp.maximum(tried, 1)
     return jax.nn.logsumexp(log_weight, axis=1) + jnp.log(share)

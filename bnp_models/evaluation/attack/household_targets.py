@@ -1,4 +1,4 @@
-"""Targets of an attack among households: those that are alone, and their members."""
+"""Targets of an attack among households: unique households, or persons within households."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -33,8 +33,8 @@ from bnp_models.rules.rules import Rules
 class HouseholdTargets(Targets[Households]):
     """Candidates for households, or for persons within them, under a nested model.
 
-    Candidates are in the sample's codes, and rules are asked about these. Given the head, codes
-    relative to it are one to one: a candidate is as likely as what it is coded as.
+    Candidates and rules use the codes of the sample. Given the head, codes relative to the head and
+    values correspond one to one, so that a candidate has the probability of its relative codes.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ class HouseholdTargets(Targets[Households]):
     table
         The sample.
     rules
-        Rules: what they exclude is no candidate.
+        Rules; households that break one are not candidates.
     target
         "household" or "person".
     rows
-        Households by their number, or persons by their row; None: the complete ones that are alone
-        with their values.
+        Households by their number, or persons by their row; None: the complete ones whose
+        combination of values is unique.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class HouseholdTargets(Targets[Households]):
         choose(rows, ~table.incomplete)
 
     def _choose_households(self, rows, complete):
-        """Set the numbers of the households attacked."""
+        """Set the numbers of the attacked households."""
         rows = _unique_households(self.table, complete) if rows is None else rows
         self.rows = checked_rows(rows, complete, "household")
         self.household, self.place = self.rows, np.zeros(len(self.rows), int)
 
     def _choose_persons(self, rows, complete):
-        """Set the rows of the persons attacked, their households and their places there."""
+        """Set the rows of the attacked persons, their households and their places within these."""
         table = self.table
         person = np.empty(table.num_persons, int)
         person[table.rows] = np.arange(table.num_persons)
@@ -96,7 +96,7 @@ class HouseholdTargets(Targets[Households]):
         self.rows = checked_rows(rows, complete[household], "person")
         self.household = household[self.rows]
         start = np.cumsum(table.sizes) - table.sizes
-        # -1 for a head whose variables are the household's.
+        # A head whose variables are variables of the household has -1.
         self.place = person[self.rows] - start[self.household] - table.schema.num_heads
 
     def groups(self) -> Iterator[Group]:
@@ -124,13 +124,13 @@ class HouseholdTargets(Targets[Households]):
                 yield Group(which, columns, prepare, ratio)
 
     def _parts(self):
-        """Parts of households that a candidate differs in: "all", or a "member" or the "head"."""
+        """Parts of a household in which candidates may differ: "all", "member" or "head"."""
         if self.target == "household":
             return ("all",)
         return ("member", "head") if self.table.schema.num_heads else ("member",)
 
     def _columns(self, part, num_members):
-        """Columns of the candidates that differ in a part of a household."""
+        """Columns of the candidates that differ in this part of a household."""
         household, member = map(sum, self.num_levels)
         if part == "all":
             return np.arange(household + num_members * member)
@@ -145,7 +145,7 @@ class HouseholdTargets(Targets[Households]):
         )
 
     def _prepare(self, which, num_members, part, columns):
-        """Arrays of some targets, and which changes make a candidate."""
+        """Arrays of some targets, and whether each change gives a candidate."""
         index = self.household[which]
         household = self.table.household_codes[index]
         members = self.table.member_codes[
@@ -167,14 +167,14 @@ class HouseholdTargets(Targets[Households]):
         return (coded,), np.concatenate(valid, axis=1)
 
     def _changes(self, household, members, place, part, columns):
-        """Changed households, (A, W, q) codes and (A, W, m, p) of their members, by what changes.
+        """Yield codes (A, W, q) of changed households and (A, W, m, p) of their members.
 
         Parameters
         ----------
         household, members
             (A, q) and (A, m, p) level codes.
         place
-            (A,) the member that changes, for "member".
+            (A,) the member that changes, if the part is "member".
         part, columns
             "all", "member" or "head", and the columns of the candidates.
         """
@@ -197,12 +197,12 @@ class HouseholdTargets(Targets[Households]):
             yield np.broadcast_to(household[:, None], shape), persons
 
     def _coded(self, household, members):
-        """Member codes (.., m, p) as the model has them."""
+        """Member codes (.., m, p) in the model's coding."""
         relative = self.data.relative
         return members if relative is None else relative.encode(household, members)
 
     def _recoded(self, household, members):
-        """Codes relative to the head, of other levels and under other heads.
+        """Codes relative to the head: of all levels of a member, and for all levels of the head.
 
         Returns
         -------
@@ -241,7 +241,7 @@ class HouseholdTargets(Targets[Households]):
         return np.stack(log_l) - wanted @ log_normal
 
     def _file(self, file, sizes):
-        """Arrays of a synthetic file; households of one size together."""
+        """Arrays of a synthetic file, with its households sorted by size."""
         order, of_member = file.order_by_size
         codes = np.column_stack(
             [file.household_codes[order], np.searchsorted(sizes, file.sizes[order])]
@@ -260,7 +260,7 @@ class HouseholdTargets(Targets[Households]):
 
 
 def _unique_households(table, complete):
-    """Households that no other has the values of, in whatever order its members are."""
+    """Complete households whose values no other household has, in any order of the members."""
     _, member = np.unique(table.member_codes, axis=0, return_inverse=True)
     alone = []
     for block in table.size_blocks:

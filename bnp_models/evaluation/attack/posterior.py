@@ -1,4 +1,4 @@
-"""Draws of a run that an attack weighs: kept or read from a file, and checked to be of a sample."""
+"""Draws of a run for an attack, from memory or from a file, and a check that the sample fits."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from bnp_models.models.nested.state import NESTED
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Models that an attack knows the likelihood of, and the arrays of a draw that it reads.
+# Models whose likelihood an attack can compute, and the arrays of a draw that it needs.
 _READ: dict[type[Model], tuple[str, ...]] = {
     NPLCM: NPLCM.parameters,
     TNPLCM: TNPLCM.parameters,
@@ -30,9 +30,13 @@ _READ: dict[type[Model], tuple[str, ...]] = {
 _MODELS = {model.name: model for model in _READ}
 
 
+class NoAttack(MicrodataError):
+    """The attack is not for synthetic files of this kind."""
+
+
 @displayed
 class Posterior(NamedTuple):
-    """Draws of a run, as kept or as read from its ``posterior.nc``.
+    """Draws of a run, from memory or from its ``posterior.nc``.
 
     Examples
     --------
@@ -45,9 +49,9 @@ class Posterior(NamedTuple):
     model: str
     """Name of the model."""
     parameters: dict[str, np.ndarray]
-    """Each (chains, draws, ...)."""
+    """Arrays (chains, draws, ...) by name."""
     attributes: dict
-    """Attributes of the file; "sample_sha256" and "conditions_sha256" among them, and the model's
+    """Attributes of the file, such as "sample_sha256", "conditions_sha256" and the model's
     "options" in JSON."""
 
     def _shown(self) -> Shown:
@@ -56,7 +60,12 @@ class Posterior(NamedTuple):
 
 
 Source: TypeAlias = Run | Posterior | str | PathLike
-"""Draws to weigh: a run, what `read_posterior` returns, or the path of a ``posterior.nc``."""
+"""Draws for an attack: a run, a result of `read_posterior`, or the path of a ``posterior.nc``."""
+
+
+def can_attack(model: Model) -> bool:
+    """Whether the attack knows the likelihood of the files of a model."""
+    return isinstance(model, tuple(_READ))
 
 
 def read_posterior(path: str | PathLike) -> Posterior:
@@ -70,8 +79,9 @@ def read_posterior(path: str | PathLike) -> Posterior:
     Raises
     ------
     MicrodataError
-        If the file cannot be read, holds no parameters of a latent class or nested model, or
-        synthetic files were not drawn at random.
+        If the file cannot be read or was written by an older version, or the attack is not for its
+        synthetic files: those of other models, and files that were not drawn at random, keep
+        columns of the sample, or were made with design weights.
 
     Examples
     --------
@@ -82,28 +92,29 @@ def read_posterior(path: str | PathLike) -> Posterior:
     arrays, attributes = _read_groups(path)
     name = attributes.get("model")
     if name not in _MODELS:
-        raise MicrodataError(
-            f"is of the model {name!r}; attack risks are those of synthetic files of "
+        error = NoAttack if "method" in attributes else MicrodataError
+        raise error(
+            f"has draws of the model {name!r}; the attack risk can be computed only for "
             f"{', '.join(_MODELS)}",
             file=path,
         )
     method = attributes.get("method", "predictive")
     if method == "keep":
-        raise MicrodataError(
+        raise NoAttack(
             "its synthetic files keep columns of the sample, and the attack is only for completely "
-            "synthetic files; leave the posterior out",
+            "synthetic files",
             file=path,
         )
     if method != "predictive":
-        raise MicrodataError(
+        raise NoAttack(
             f"its synthetic files were made by --method {method}, and the attack is only for files "
-            "that were drawn at random, by --method predictive; leave the posterior out",
+            "that were drawn at random, by --for inference (--method predictive)",
             file=path,
         )
     if "weighted" in attributes:
-        raise MicrodataError(
+        raise NoAttack(
             "its synthetic files were made with design weights, and the attack assumes a simple "
-            "random sample; leave the posterior out",
+            "random sample",
             file=path,
         )
     names = _READ[_MODELS[name]]
@@ -116,20 +127,19 @@ def read_posterior(path: str | PathLike) -> Posterior:
         )
     if "sample_sha256" not in attributes:
         raise MicrodataError(
-            "does not say of which sample it is: an older version wrote it; run synthesize again",
+            "does not identify its sample, because an older version wrote it; run synthesize again",
             file=path,
         )
     if "relative" in attributes or "levels" in attributes:
         raise MicrodataError(
-            "does not say all options of the model: an older version wrote it; run synthesize "
-            "again",
+            "lacks options of the model, because an older version wrote it; run synthesize again",
             file=path,
         )
     return Posterior(name, {key: arrays[key] for key in names}, attributes)
 
 
 def _read_groups(path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays of a ``posterior.nc``, scalars at the draws whose arrays were kept; attributes."""
+    """Arrays and attributes of a ``posterior.nc``; scalars are those of draws with arrays."""
     import xarray as xr
 
     arrays: dict[str, np.ndarray] = {}
@@ -155,12 +165,12 @@ def _read_groups(path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
-    """Make the model of draws, with its options; those that are not said are the defaults.
+    """Make the model of these draws; options that the draws do not name have their defaults.
 
     Raises
     ------
     MicrodataError
-        If another version had other options.
+        If the options are those of another version.
 
     Examples
     --------
@@ -179,20 +189,19 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
         return kind(**options | _options(posterior))
     except (TypeError, ValueError) as error:
         raise MicrodataError(
-            f"the options of the model are not those of this version ({error}); run synthesize "
-            "again"
+            f"the model has options of another version ({error}); run synthesize again"
         ) from None
 
 
 def _options(posterior: Posterior) -> dict[str, Any]:
-    """Options of the model of draws, those that are not the defaults at the least."""
+    """Options of the model of these draws, at least those that differ from the defaults."""
     return json.loads(posterior.attributes.get("options", "{}"))
 
 
 def check_source(
     source: Source, table: Microdata | Households, conditions: StructuralZeros | Rules | None
 ) -> tuple[Posterior, StructuralZeros | Rules | None]:
-    """Check that draws are of this sample and these conditions.
+    """Check that draws belong to this sample and these conditions.
 
     Parameters
     ----------
@@ -202,14 +211,14 @@ def check_source(
     Returns
     -------
     posterior
-        The draws, as `read_posterior` returns them.
+        The draws.
     conditions
-        Those given, or those of a `Run`.
+        The given conditions, or those of a `Run`.
 
     Raises
     ------
     MicrodataError
-        If they are not.
+        If the draws belong to another sample or to other conditions.
 
     Examples
     --------
@@ -227,8 +236,8 @@ def check_source(
     if not isinstance(table, table_type):
         kinds = {Microdata: "records", Households: "persons within households"}
         raise MicrodataError(
-            f"the posterior is of the {posterior.model} model, for {kinds[table_type]}, and the "
-            f"sample is coded as {kinds[type(table)]}",
+            f"the posterior is of the {posterior.model} model, for {kinds[table_type]}, but the "
+            f"sample has {kinds[type(table)]}",
             file=path,
         )
     if _options(posterior).get("sizes") == "given":
@@ -254,12 +263,12 @@ def check_source(
 
 
 def _posterior_of(run: Run) -> Posterior:
-    """Draws of a run, as its file would have them."""
+    """Draws and attributes of a run, the same as in its file."""
     require_unweighted(run.table, "the attack risk")
     name = run.model.name
     if name not in _MODELS:
         raise MicrodataError(
-            f"attack risks are those of synthetic files of {', '.join(_MODELS)}, not of {name}"
+            f"the attack risk can be computed only for {', '.join(_MODELS)}, not for {name}"
         )
     kept = run.parameters()
     return Posterior(name, {key: kept[key] for key in _READ[_MODELS[name]]}, origin(run))
@@ -268,16 +277,16 @@ def _posterior_of(run: Run) -> Posterior:
 def choose_draws(
     posteriors: Sequence[Posterior], used: Sequence[int], max_draws: int
 ) -> list[dict[str, np.ndarray]]:
-    """Choose as many draws of each chain of each posterior, none of which made a file.
+    """Choose the same number of draws from each chain of each posterior, without those of files.
 
     Parameters
     ----------
     posteriors
-        Those of the run and the refits.
+        Posteriors of the run and of the refits.
     used
         Number of synthetic files made from the draws of each posterior.
     max_draws
-        About so many draws of each posterior at most, evenly spaced.
+        Approximate largest number of draws of each posterior; they are evenly spaced.
 
     Returns
     -------
@@ -287,14 +296,14 @@ def choose_draws(
     Raises
     ------
     ValueError
-        If numbers of chains differ.
+        If the numbers of chains differ.
     MicrodataError
         If too few draws are left.
     """
     shapes = [posterior.parameters["log_pi"].shape[:2] for posterior in posteriors]
     num_chains = shapes[0][0]
     if any(shape[0] != num_chains for shape in shapes):
-        raise ValueError("the refits have another number of chains than the run")
+        raise ValueError("the refits must have as many chains as the run")
     unused = [
         _unused_positions(num_chains, num_draws, number)
         for (_, num_draws), number in zip(shapes, used, strict=True)
@@ -304,7 +313,7 @@ def choose_draws(
     if number * num_chains < 2:
         raise MicrodataError(
             f"{num_chains * min(shape[1] for shape in shapes)} kept draws are too few, because the "
-            f"{used[0]} from which files were made cannot be used; run synthesize with more --draws"
+            f"{used[0]} draws of the files cannot be used; run synthesize with more --draws"
         )
     chain = np.arange(num_chains)[:, None]
     chosen = []
@@ -325,7 +334,7 @@ def choose_draws(
 
 
 def _unused_positions(num_chains, num_draws, number) -> list[np.ndarray]:
-    """Draws of each chain that none of `number` files was made from."""
+    """Draws of each chain from which none of `number` files was made."""
     used = set(spaced_positions(num_chains, num_draws, number)) if number else set()
     return [
         np.array([d for d in range(num_draws) if (chain, d) not in used], int)

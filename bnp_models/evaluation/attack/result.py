@@ -22,14 +22,14 @@ FDR = 0.005
 MAX_PARETO_K = 0.7
 
 MAX_ERROR = 0.5
-"""Standard error of a typical log odds above which ranks say little."""
+"""Limit for the typical standard error of log odds; above it, ranks mean little."""
 
 TOP = (1, 2, 3, 5, 10)
 """Ranks k of the file-level measure tau_k."""
 
 _BY_RANK = Keywords(propertyNames={"pattern": "^[0-9]+$"})
 
-# No name of a field has a point.
+# A field's name cannot contain a point.
 ParetoK = Annotated[
     Mapping[str, float | None],
     Keywords(
@@ -58,7 +58,7 @@ class AttackEntry(Document):
 
     target: Annotated[str, Keywords(enum=["record", "person", "household"])]
     attacked: int
-    """Records that are alone with their values."""
+    """Number of records whose combination of values is unique."""
     files: int
     estimator: str
     draws: int
@@ -70,8 +70,8 @@ class AttackEntry(Document):
     """Estimated share of the attacked records whose true value is among the first k guesses of an
     intruder."""
     at_risk: Annotated[Mapping[str, int], _BY_RANK]
-    """Number of attacked records whose true value may be among the first k guesses: at the false
-    discovery rate this cannot be ruled out."""
+    """Number of attacked records for which it cannot be ruled out, at the false discovery rate,
+    that the true value is among the first k guesses."""
     ranked_within: Annotated[Mapping[str, int], _BY_RANK]
     """Number of attacked records whose true value has an estimated rank of at most k."""
     in_words: str
@@ -80,8 +80,8 @@ class AttackEntry(Document):
     """Standard error of the log odds of rho, median over the attacked records."""
     pareto_k: ParetoK | None
     log_likelihood: Sequence[Figures]
-    """Diagnostics of the chains of the original, and of those with each file if chains were run
-    again."""
+    """Diagnostics of the chains on the original and, if there are refits, of the chains on the
+    original with each file added."""
     warnings: Warnings
 
 
@@ -92,15 +92,16 @@ class AttackRisk:
 
     Notes
     -----
-    A bootstrap replicate takes blocks of consecutive draws with replacement, of at least five
-    autocorrelation times of log L where there are enough draws; the same blocks serve all records
-    and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
-    log odds against the truth in units of its standard error, compared with the largest error among
-    the other candidates in each replicate. Hence H(i, k) is not rejected where the rank is large
-    merely by Monte Carlo error. (The share of replicates with a rank of at most k would be a wrong
-    p-value, because it is small whenever that error is large.) The p-values are adjusted over
-    records by Benjamini & Hochberg, and a record whose hypothesis is not rejected counts as at
-    risk: noisy draws put more records at risk, not fewer.
+    A bootstrap replicate takes blocks of consecutive draws with replacement. A block has at least
+    five autocorrelation times of log L if there are enough draws. All records and candidates use
+    the same blocks. H(i, k) is the hypothesis that the truth of record i ranks among the first k.
+    The test statistic is the k-th largest log odds of a candidate against the truth, in units of
+    its standard error. It is compared with the largest error among the other candidates in each
+    replicate, so that H(i, k) is not rejected if the rank is large only because of Monte Carlo
+    error. (The share of replicates with a rank of at most k would be a wrong p-value, because it is
+    small whenever that error is large.) The p-values are adjusted over records by Benjamini &
+    Hochberg. A record whose hypothesis is not rejected counts as at risk, so that noisy draws put
+    more records at risk, not fewer.
 
     Examples
     --------
@@ -121,11 +122,11 @@ class AttackRisk:
     """Unit that is attacked: "record", "household" or "person"."""
     table: Microdata | Households
     rows: np.ndarray
-    """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
+    """(A,) 0-based rows of the attacked records or persons, or numbers of the households."""
     columns: tuple[tuple[str, object], ...]
     """Variable and label in which each of the C - 1 other candidates differs from the truth."""
     rho: np.ndarray
-    """(A, C) probability of every candidate, the truth first; nan where there is none."""
+    """(A, C) probability of every candidate, the truth first; nan if it is not a candidate."""
     standard_error: np.ndarray
     """(A, C) bootstrap standard error of the log odds of every candidate against the truth."""
     pareto_k: np.ndarray
@@ -143,7 +144,7 @@ class AttackRisk:
     num_bootstrap: int
     """Bootstrap replicates."""
     num_blocks: int
-    """Blocks of consecutive draws, which the bootstrap takes whole."""
+    """Number of blocks of consecutive draws, which the bootstrap takes as a whole."""
     block_length: int
     """Draws of the longest block."""
     times_in_block: float
@@ -158,7 +159,7 @@ class AttackRisk:
 
     @cached_property
     def adjusted(self) -> np.ndarray:
-        """(A, len(top)) p-values adjusted by Benjamini & Hochberg, each k by itself."""
+        """(A, len(top)) p-values adjusted by Benjamini & Hochberg, separately for each k."""
         if not len(self.rows):
             return self.p_values
         from scipy.stats import false_discovery_control
@@ -167,28 +168,28 @@ class AttackRisk:
 
     @property
     def at_risk(self) -> np.ndarray:
-        """(A, len(top)) whether rank k or better cannot be rejected."""
+        """(A, len(top)) whether it cannot be rejected that the truth has rank k or better."""
         return self.adjusted > self.fdr
 
     @property
     def tau(self) -> dict[int, float]:
-        """Share of the attacked that are at risk, by k: the file-level tau_k."""
+        """Share of the attacked records that are at risk, by k: the file-level tau_k."""
         share = self.at_risk.mean(axis=0) if len(self.rows) else np.zeros(len(self.top))
         return {k: float(x) for k, x in zip(self.top, share, strict=True)}
 
     @property
     def num_candidates(self) -> np.ndarray:
-        """(A,) candidates of each, the truth included."""
+        """(A,) number of candidates for each record, the truth included."""
         return np.isfinite(self.rho).sum(axis=1)
 
     @property
     def worst_k(self) -> np.ndarray:
-        """(A,) largest Pareto k among the candidates of each."""
+        """(A,) largest Pareto k among the candidates for each record."""
         return np.nanmax(self.pareto_k, axis=1)
 
     @property
     def typical_error(self) -> np.ndarray:
-        """(A,) median standard error of the log odds of each one's candidates; 0 without any."""
+        """(A,) median standard error of the log odds of a record's candidates; 0 without any."""
         errors = np.where(np.isfinite(self.rho[:, 1:]), self.standard_error[:, 1:], np.nan)
         alone = self.num_candidates == 1
         return np.nanmedian(np.where(alone[:, None], 0, errors), axis=1)
@@ -196,10 +197,10 @@ class AttackRisk:
     def records(self) -> pd.DataFrame:
         """List the attacked records, the largest rho first: row, values and figures of each.
 
-        Columns after the values: ``rho`` of the truth, ``candidates``, ``rank`` of the truth,
-        ``p_value`` and ``adjusted_p`` of the hypothesis that it ranks first, the median
-        ``standard_error`` of the log odds and the largest ``pareto_k`` of its candidates, and
-        whether it is ``at_risk``.
+        Columns after the values: ``rho`` of the truth, number of ``candidates``, ``rank`` of the
+        truth, ``p_value`` and ``adjusted_p`` of the hypothesis that the truth ranks first, the
+        median ``standard_error`` of the log odds and the largest ``pareto_k`` of the candidates,
+        and whether the record is ``at_risk``.
         """
         frame = self._values()
         frame["rho"], frame["candidates"] = self.rho[:, 0], self.num_candidates
@@ -241,8 +242,8 @@ class AttackRisk:
         Returns
         -------
         frame
-            ``variable`` and ``value`` that differ from the truth (none for the truth), ``rho`` and
-            ``pareto_k``.
+            ``variable`` and ``value`` in which the candidate differs from the truth (none for the
+            truth itself), ``rho`` and ``pareto_k``.
 
         Raises
         ------
@@ -264,17 +265,17 @@ class AttackRisk:
         return frame.sort_values("rho", ascending=False, kind="stable", ignore_index=True)
 
     def in_words(self) -> str:
-        """Say how many values an intruder guesses at once, and for how many it is unknown."""
+        """Sentence on the number of values that an intruder guesses at the first try."""
         first, open_ = self.rank == 1, self.at_risk[:, 0]
         sentence = (
-            f"an intruder who knows all of the original but one value of a {self.target} would, by "
-            f"estimate, guess that value rightly at the first try for {first.sum():,} of the "
-            f"{counted(len(self.rows), self.target)} attacked"
+            "by estimate, an intruder who knows the whole original except one value of a "
+            f"{self.target} would guess this value correctly at the first try for {first.sum():,} "
+            f"of the {counted(len(self.rows), self.target)} attacked"
         )
         if more := (open_ & ~first).sum():
-            sentence += f"; for {more:,} more the draws are too few to rule it out"
+            sentence += f"; for {more:,} more the draws are too few to rule this out"
         if ruled_out := (~open_ & ~first).sum():
-            sentence += f"; for the other {ruled_out:,} it is ruled out"
+            sentence += f"; for the other {ruled_out:,} this is ruled out"
         return sentence
 
     def summary(self) -> AttackEntry:
@@ -329,7 +330,7 @@ class AttackRisk:
                 remedy = "sample more draws, or refit with each file"
             factor = "over a million" if error > math.log(1e6) else f"{math.exp(error):.2g}"
             sentences.append(
-                f"rho is uncertain by a factor of {factor} (standard error of a typical log odds "
+                f"rho is uncertain by a factor of {factor} (typical standard error of log odds "
                 f"{error:.2g}): ranks are largely chance, and few records can be declared safe; "
                 f"{remedy}"
             )
@@ -353,7 +354,7 @@ class AttackRisk:
             sentences.append(
                 f"with {self.num_bootstrap} bootstrap replicates no p-value is below {least:.2g}, "
                 f"so that nothing can be declared safe at a false discovery rate of {self.fdr:g}; "
-                f"ask for at least {round(2 / self.fdr)} replicates"
+                f"use at least {round(2 / self.fdr)} replicates"
             )
         rhats = [
             rhat

@@ -30,28 +30,28 @@ SampleT = TypeVar("SampleT", Microdata, Households)
 
 
 class Group(NamedTuple):
-    """Targets that one compiled function serves."""
+    """Targets that are evaluated by one compiled function."""
 
     which: np.ndarray
-    """Positions of the targets among all attacked."""
+    """Positions of the targets among all targets."""
     columns: np.ndarray
-    """(W,) columns of the candidates but the truth."""
+    """(W,) columns of the candidates other than the truth."""
     prepare: Callable[[np.ndarray], tuple[tuple, np.ndarray]]
-    """Function from positions of A targets to arrays of these, and (A, W) whether each is a
-    candidate."""
+    """Function of the positions of A targets. It returns their arrays, and (A, W) whether each
+    column is a candidate."""
     log_ratio: Callable[..., jax.Array]
-    """Function from draws and those arrays to (A, W, draws) log weights."""
+    """Function of draws and of these arrays. It returns (A, W, draws) log weights."""
 
 
 class Targets(ABC, Generic[SampleT]):
-    """The attacked, with all candidates for them."""
+    """Targets of an attack, with all candidates for each."""
 
     target: str
     """"record", "household" or "person"."""
     rows: np.ndarray
-    """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
+    """(A,) 0-based rows of the attacked records or persons, or numbers of the households."""
     columns: tuple[tuple[str, object], ...]
-    """Variable and label that each of the C - 1 candidates besides the truth has instead of it."""
+    """Variable and label in which each of the C - 1 other candidates differs from the truth."""
 
     @abstractmethod
     def groups(self) -> Iterator[Group]:
@@ -86,7 +86,7 @@ def checked_rows(rows: Any, complete: np.ndarray, kind: str) -> np.ndarray:
 def labels_of(
     variables: Sequence[str], levels: Sequence[Sequence[object]], place: str = ""
 ) -> list[tuple[str, object]]:
-    """Name and label of every level of every variable, the place of the person in the name."""
+    """Name and label of every level of every variable; the name includes the person's place."""
     return [
         (name + place, label)
         for name, labels in zip(variables, levels, strict=True)
@@ -110,16 +110,16 @@ def over_draws(
     progress: bool,
     description: str,
 ) -> np.ndarray:
-    """Evaluate a function of some draws at all of them.
+    """Evaluate a function of 16 draws for all draws.
 
     Parameters
     ----------
     draws
         Arrays of D draws.
     evaluate
-        Compiled function of 16 draws, which are its value's first axis.
+        Compiled function of 16 draws; the draws are the first axis of its result.
     finish
-        Function of that value in float64, which brings the draws to the last axis.
+        Function of this result in float64; the draws are the last axis of what it returns.
     progress, description
         Whether to show a progress bar on stderr, and its label.
 
@@ -144,9 +144,9 @@ class RecordTargets(Targets[Microdata]):
     table
         The sample.
     conditions
-        Structural zeros: what they exclude is no candidate.
+        Structural zeros; records that they exclude are not candidates.
     rows
-        Records to attack; None: the complete ones that are alone with their values.
+        Records to attack; None: the complete ones whose combination of values is unique.
     """
 
     target = "record"
@@ -171,7 +171,7 @@ class RecordTargets(Targets[Microdata]):
             yield Group(which, np.arange(len(self.columns)), self._prepare, ratio)
 
     def _prepare(self, which):
-        """Rows of level probabilities of some records, and which changes make a candidate."""
+        """Rows of level probabilities of some records, and whether each change is a candidate."""
         codes = self.table.codes[self.rows[which]]
         num_levels = self.table.schema.num_levels
         changed = change_one(codes, num_levels)
@@ -190,7 +190,7 @@ class RecordTargets(Targets[Microdata]):
         codes = np.concatenate([file.codes for file in files])
         cells = group_cells(codes, num_levels)
         of_file = np.repeat(np.arange(len(files)), [file.n for file in files])
-        # Sparse: cells become more with each file, and few files have one of them.
+        # The matrix is sparse, because there are more cells with each file, and few files have one.
         one = np.ones(len(of_file))
         shape = len(files), len(cells.counts)
         counts = sparse.csr_array((one, (of_file, cells.record_cell)), shape)
@@ -207,7 +207,7 @@ def _log_cells(draws, cells, num_levels):
 
 @partial(jax.jit, static_argnames="num_levels")
 def _log_ratios(draws, rows, num_levels):
-    """(A, R, draws) log of the probability of each changed record over the record's."""
+    """(A, R, draws) log ratio of the probability of each changed record to that of the record."""
 
     def one(draw):
         log_p = log_neighbours(draw["log_pi"][None], draw["log_lambda"], rows, num_levels)

@@ -140,7 +140,7 @@ def sample_population_counts(
 def initial_counts(
     key: Key[Array, ""], data: CountsData, population_size: int, weight: np.ndarray
 ) -> CountsState:
-    """Draw initial counts: part of its weights for each non-empty cell, the rest over all cells."""
+    """Draw initial counts: part of the population by the weights of the cells, the rest evenly."""
     f = np.asarray(data.f)
     share = float(jax.random.uniform(key, minval=0.5, maxval=1.0))
     total = np.zeros(len(f))
@@ -213,10 +213,10 @@ def sweep_counts(
 def update_counts(
     key: Key[Array, ""], state: CountsState, data: CountsData
 ) -> tuple[Int[Array, " cells"], Float[Array, ""]]:
-    """Draw F given alpha and a, pi and p integrated out.
+    """Draw F given alpha and a, with pi and p integrated out.
 
     For each cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!).
-    It is that of Models I and II, except that the total is fixed.
+    The target of Models I and II is the same, except that their total is not fixed.
     """
 
     def log_ratio(cell, count, change):

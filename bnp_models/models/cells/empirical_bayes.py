@@ -200,8 +200,8 @@ def _bounded(name: str, value: jax.Array) -> jax.Array:
 def _require_inside(names, estimates, position, low, high, slope, hessian):
     """Raise `NoMaximumError` unless the search ended at a maximum inside the bounds.
 
-    `slope` and `hessian` are those of minus the log-likelihood, as a function of the logarithms of
-    the hyperparameters.
+    `slope` and `hessian` are derivatives of minus the log-likelihood with respect to the logarithms
+    of the hyperparameters.
     """
     slope = np.asarray(slope)
     shown = ", ".join(f"{name} {value:.3g}" for name, value in estimates.items())

@@ -13,7 +13,7 @@ from bnp_models.kernels.numerics.counting import first_rows, variables_by_size
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
+from bnp_models.models.latent_classes.conditionals import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
 
 
@@ -22,7 +22,7 @@ def log_cell_probability(
 ) -> Float[Array, " C"]:
     """log p_c of feasible cells for a new record, given one kept draw, in closed form.
 
-    A code of -1 is any value; there are then no structural zeros.
+    A code of -1 stands for any value, and is allowed only without structural zeros.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def log_cell_probability(
         Levels of each variable, static.
     """
     rows = jnp.where(cells < 0, len(draw["log_lambda"]), cells + first_rows(num_levels))
-    # One more row, of probability one.
+    # The last row, of probability one, stands for any value.
     log_lambda = jnp.pad(draw["log_lambda"], ((0, 1), (0, 0)))
     log_weight = draw["log_pi"] + sum(log_lambda[row] for row in rows.T)
     return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
@@ -124,7 +124,7 @@ def weight_draws(
     num_levels: tuple[int, ...],
     feasible: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Draws of the law sum_s weights[s] p(x, s) / Z, a latent class model with other weights.
+    """Draws of sum_s weights[s] p(x, s) / Z, a latent class model with other class weights.
 
     Parameters and result are those of `PredictsCells.weight_draws`.
 
@@ -137,7 +137,7 @@ def weight_draws(
     if np.ptp(weights) == 0:
         return {"log_lambda": log_lambda}
     with np.errstate(divide="ignore"):
-        # Classes with weight zero, in which nobody is counted.
+        # The logarithm is -inf where only weight classes of weight zero have probability.
         log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(rest, dtype=float)))
     log_pi = draws["log_pi"] + log_mean
     log_pi = log_pi - np.logaddexp.reduce(log_pi, axis=2, keepdims=True)

@@ -103,7 +103,7 @@ def augment_by_simulation(
         rows = first + codes
         inside = in_boxes(rows, zeros.boxes)
         before = num_feasible + jnp.cumsum(inside) - inside
-        # None if there are enough.
+        # Records after the last wanted feasible one are not kept.
         kept = (~inside & (before < wanted)).astype(jnp.int32)
         added = Augmented(
             added.records + jnp.sum(kept),

@@ -137,7 +137,7 @@ def draw_level_shape(
 def draw_theta_in_use(
     key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels, in_use: Int[Array, ""]
 ) -> Float[Array, "R K"]:
-    """Step 5: draw theta of the first `in_use` slots; other slots have no mass, and repeat it."""
+    """Step 5: draw theta of the first `in_use` slots; the others have no mass, and repeat one."""
     blocks = blocks_of_columns(counts)
     number, num_rows, width = blocks.shape
 

@@ -12,13 +12,13 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.mixed_membership.urn_boxes import (
-    TooManyPartitions,
     UrnBoxes,
     block_sums,
     partition_totals,
     probability,
     weights_by_size,
 )
+from bnp_models.kernels.mixed_membership.urn_partitions import TooManyPartitions
 from bnp_models.kernels.numerics.platforms import RECORDS, in_double, in_turn, map_draws
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
@@ -169,7 +169,7 @@ def weight_draws(
     num_levels: tuple[int, ...],
     feasible: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Draws of the law sum_s weights[s] p(x, s) / Z, which `new_records` evaluates and simulates.
+    """Draws of sum_s weights[s] p(x, s) / Z, a distribution that `new_records` can evaluate.
 
     Parameters and result are those of `PredictsCells.weight_draws`.
 

@@ -85,10 +85,10 @@ class HDPMixedMembership(
     a0: float = option(2.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
     b0: float = option(1.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
     a1: float = option(
-        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
     )
     b1: float = option(
-        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
     )
     alpha0: float | None = option(
         None, "A positive number fixes alpha_0. None: it is drawn.", positive=True, kw_only=True
@@ -162,7 +162,7 @@ class HDPMixedMembership(
     draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Number of tables that the prior of the weights adds: alpha_0, without a component."""
+        """Tables that the prior of the weights adds: none to a component, alpha_0 for new ones."""
         return jnp.zeros_like(state.alpha0), state.alpha0
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:

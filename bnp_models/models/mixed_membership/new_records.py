@@ -74,7 +74,7 @@ def simulate_records(
     ----------
     draw
         "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep; also "mean_weight" (K,) if
-        the law is that of `weight_draws`.
+        the draw is one of `weight_draws`.
     num_records
         Records n.
     num_levels
@@ -113,7 +113,7 @@ def _simulate_weighted(
     theta: Float[Array, "J L K"],
     size: int,
 ) -> Int[Array, "J b"]:
-    """Draw level codes of b = `size` records of a weighted law.
+    """Draw level codes of b = `size` records from a draw of `weight_draws`.
 
     The item of the weight class may come first, because the urn is exchangeable. Its component is
     drawn with the weights; the other items are then drawn as usual.
@@ -148,10 +148,10 @@ def log_cell_probability(
         Used once, and only if the method is not exact.
     draw
         "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; also
-        "mean_weight" (K,) if the law is that of `weight_draws`.
+        "mean_weight" (K,) if the draw is one of `weight_draws`.
     cells
-        0-based level codes; -1 for any value where there are no structural zeros, and, of the
-        not-applicable form, where an item is absent.
+        0-based level codes. -1 stands for any value if there are no structural zeros, and for an
+        absent item in the not-applicable form.
     num_levels
         Levels of each variable, static.
     method
@@ -170,7 +170,7 @@ def log_cell_probability(
     check_choice(("exact", "draws"), method=method)
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
-    # One more level, of probability one, for the variables of which nothing is asked.
+    # A further level, of probability one, stands for any value.
     cells = jnp.where(cells < 0, theta.shape[1], cells)
     theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     theta, cells = _with_weights(draw, theta, cells)
@@ -204,14 +204,14 @@ def _log_probability_exact(
 def complete_records(
     model: MembershipOptions, key: Key[Array, ""], draw: dict[str, Array], data: HDPData
 ) -> Int[Array, "J n"]:
-    """Level codes of the padded sample, its missing values drawn given one kept draw.
+    """Level codes of the padded sample, with missing values drawn given one kept draw.
 
     There are no structural zeros.
 
     Notes
     -----
-    A record's missing values are drawn one after the other, each given those that are known or
-    drawn by then, the others summed out. This is exact where cell probabilities are.
+    A record's missing values are drawn one after the other, each given the values that are observed
+    or already drawn; the rest are summed out. The draws are exact if cell probabilities are exact.
     """
     num_levels = data.num_levels
     method = "exact" if len(num_levels) <= model.max_exact_variables else "draws"
@@ -265,7 +265,7 @@ def level_probabilities(
     if feasible is None and not weighted:
         return draw["theta"][: sum(num_levels)] @ draw["g0"]
     if feasible is None:
-        # A pair of items: one of any variable, and the item of the weight class.
+        # Each cell fixes two items: one variable, and the weight class.
         pair, rows = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])
         return jnp.exp(_log_probability_exact(model, draw, pair, rows))
     num_boxes, num_rows = feasible.shape
@@ -291,7 +291,7 @@ def level_probabilities(
 def _with_weights(
     draw: dict[str, Array], theta: Float[Array, "J L K"], cells: Int[Array, "C J"]
 ) -> tuple[Float[Array, "I L K"], Int[Array, "C I"]]:
-    """Levels and cells with the item of the weight class, if the law is a weighted one.
+    """Levels and cells, with the item of the weight class if the draw is one of `weight_draws`.
 
     The probability of a cell is linear in the factor of one item. For the item of the weight class,
     the mean weight given the component replaces the probability of a level.

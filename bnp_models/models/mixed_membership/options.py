@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
-from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
+from bnp_models.kernels.mixed_membership.urn_partitions import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import LevelPriorOptions, merge_rows, trees_of
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
 from bnp_models.models.model import Completes, Fitted, PredictsCells, too_many_augmented
@@ -40,14 +40,15 @@ class MembershipOptions(
     b: float = option(1.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
     dish_stride: int = option(
         64,
-        """The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
-        turns it off.""",
+        """The dish move draws new components for whole tables. Each sweep takes one table of every
+        `dish_stride`-th record, in rotation; 0 turns the move off.""",
         least=0, kw_only=True,
     )  # fmt: skip
     cell_stride: int = option(
         8,
-        """The dish move of records that sit at one table takes records / `cell_stride` distinct
-        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.""",
+        """A second dish move is for records whose items are all at one table. Each sweep takes
+        n / `cell_stride` distinct cells (at least 1,024) of the n records, in rotation, with all
+        records of these cells; 0 turns the move off.""",
         least=0, kw_only=True,
     )  # fmt: skip
     seating_every: int = option(
@@ -173,7 +174,7 @@ class MembershipOptions(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels, which are sums of those of the levels."""
+        """Level probabilities of merged levels: sums over the levels that were merged."""
         return {"theta": merge_rows(draws["theta"], groups)}
 
     def warnings(self, run: Fitted[Microdata, StructuralZeros]) -> list[str]:
@@ -230,4 +231,4 @@ class MembershipOptions(
 
     @abstractmethod
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Numbers of tables that the prior of the weights adds: per component, and without one."""
+        """Tables that the prior of the weights adds: to each component, and for new components."""

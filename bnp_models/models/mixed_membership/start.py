@@ -53,7 +53,7 @@ def prepare(
 
 
 def _check_weighted(model: MembershipOptions, conditions: StructuralZeros) -> None:
-    """Raise `MicrodataError` unless laws with design weights are exact under these zeros."""
+    """Raise `MicrodataError` unless P(feasible) with design weights is exact under these zeros."""
     left = conditions.not_applicable.conditions if model.not_applicable else conditions
     if left is not None:
         sizes = left.schema.num_levels
@@ -73,7 +73,7 @@ def prepare_records(
     Parameters
     ----------
     codes
-        (n, J) 0-based level codes, -1 where missing; none is under structural zeros.
+        (n, J) 0-based level codes, -1 where missing; with structural zeros no value is missing.
     num_levels
         Levels of each variable.
     conditions
@@ -88,10 +88,10 @@ def prepare_records(
     MicrodataError
         If the conditions constrain too many variables for the chosen augmentation.
     """
-    # A missing value is a level of its own, the first.
+    # For the search of distinct cells, a missing value is a further level, the first.
     cells = group_cells(codes + 1, [size + 1 for size in num_levels])
     distinct = cells.codes - 1
-    # Its item, like one that does not apply, is absent, and says nothing.
+    # Items that are missing or do not apply are absent; they do not enter the likelihood.
     may_be_absent = model.not_applicable or bool((codes < 0).any())
     if conditions is not None and model.not_applicable:
         coding, conditions = conditions.not_applicable
@@ -100,7 +100,7 @@ def prepare_records(
     num_records, num_items = codes.shape
     padding = -num_records % multiple
     first_row = first_rows(num_levels)
-    # An absent item has the only level of a variable of its own, of probability one.
+    # All absent items have one further level, of probability one.
     levels = (*num_levels, 1) if may_be_absent else num_levels
     absent = sum(num_levels)
     rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
@@ -113,7 +113,7 @@ def prepare_records(
         rows=jnp.asarray(rows.T, jnp.int32),
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
-        # The same number of distributions, whether or not items may be absent.
+        # The number of Dirichlet draws does not depend on whether items may be absent.
         levels=under_prior(
             model, Levels.of_variables(levels, trees, spare=0 if may_be_absent else 1)
         ),

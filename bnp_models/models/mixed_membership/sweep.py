@@ -36,7 +36,7 @@ from bnp_models.kernels.mixed_membership.tables import (
 from bnp_models.kernels.numerics.counting import count_components
 from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.splits.anchors import Counts
-from bnp_models.kernels.splits.members import SeatedItems
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import moves_alpha
 from bnp_models.models.mixed_membership.feasible import log_growth_given
@@ -45,7 +45,8 @@ from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
 # Number of slots among which dish moves and seating choose, in samples of up to `SMALL_SAMPLE`
-# records and in larger ones. Most samples have fewer components; others would hardly ever change.
+# records and in larger ones. Most samples have fewer components; with more slots, a choice would
+# hardly ever change anything.
 DISH_SLOTS = (32, 64)
 SMALL_SAMPLE = 1024
 
@@ -147,7 +148,7 @@ def dish_slots(num_records: int) -> int:
 def update_seating(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> HDPState:
-    """Draw the shared alpha, labels of records with few tables summed out; then draw these labels.
+    """Draw the shared alpha with labels of records with few tables summed out; then these labels.
 
     Alpha does not change if log P(feasible) is not available, or if only `draw_alpha` may change
     it.
@@ -204,7 +205,7 @@ def update_dishes(
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
         turns = (data.num_cells + size - 1) // size
-        # The cells of the last turn end with padding, and some had a turn before.
+        # The last turn has as many cells as the others: it repeats some cells, or has padding.
         first_cell = jnp.minimum((iteration % turns) * size, num_padded - size)
         cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
         cells = SomeCells(data.cell, cell_rows, first_cell)

@@ -39,8 +39,8 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.numerics.platforms import in_turn
-from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.level_prior import learns_levels
 from bnp_models.models.mixed_membership.augmentation import Augmented, draw_augmented
@@ -85,7 +85,7 @@ def update_parameters_truncated(
     zeros = data.zeros
     assert zeros is not None
     state = update_components_truncated(model, key_components, state, data, opens, iteration)
-    # If the truncation can be integrated.
+    # None: the truncation is not integrated.
     boxes = None if model.augmentation == "simulation" else zeros.feasible
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
@@ -126,9 +126,8 @@ def draw_components(
 ) -> tuple[HDPState, Float[Array, ""]]:
     """Draw alpha_0, g_0, the levels' prior and theta given the sample and augmented records.
 
-    The second result is the mass left over.
-
-    Nothing changes if there were too many augmented records to count.
+    The second result is the mass beyond the last component. If there were too many augmented
+    records to count, nothing changes.
     """
     assert data.zeros is not None
     key_weights, key_theta, key_levels = keys
@@ -211,7 +210,7 @@ def _dirichlet_density(model, state, data, counts, tables) -> DirichletDensity:
 
 
 def _concentration_density(model, state, n, num_tables, sum_alpha) -> Concentration | None:
-    """Density of the shared alpha given the tables, or of b given all alphas; None: neither moves.
+    """Density of the shared alpha given the tables, or of b given all alphas; None: both are fixed.
 
     It does not include the truncation.
     """

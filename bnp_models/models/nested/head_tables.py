@@ -21,14 +21,14 @@ MAX_COMPOSITIONS = 2000
 
 
 def head_of(form: HeadForm) -> Head | None:
-    """Head, if the rules require exactly one and one member variable identifies heads."""
+    """Levels of heads, if the rules require exactly one head and one variable identifies heads."""
     if not form.is_head.any():
         return None
     is_head = form.is_head.reshape(form.num_member_levels)
     for axis, variable in enumerate(form.columns.member):
         others = tuple(k for k in range(is_head.ndim) if k != axis)
         levels = np.asarray(is_head.all(axis=others))
-        # If all levels are those of heads, there are no other members.
+        # If every level means head, there can be no other members.
         if (levels == is_head.any(axis=others)).all() and not levels.all():
             return Head(variable, tuple(levels.tolist()))
     return None
@@ -88,8 +88,8 @@ def _compositions(
 ) -> Compositions | None:
     """Allowed numbers of other members of each kind, and the levels of each kind that fit a head.
 
-    None if there are more than `MAX_COMPOSITIONS`. The arguments are the fields of `HeadTables` as
-    NumPy arrays, with the shape (pairs, 2, kinds) for `apart`, and the numbers of other members.
+    None if there are more than `MAX_COMPOSITIONS`. `others` has the numbers of other members. The
+    rest are fields of `HeadTables` as NumPy arrays, of which `apart` has shape (pairs, 2, kinds).
     """
     num_kinds = limited.shape[1]
     if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):

@@ -154,8 +154,8 @@ class NestedOptions(
         alpha, beta
             The current concentrations.
         sum_log_1mv, sums_log_1mv
-            Sums of log(1 - V_k) over the sticks of the household classes, and over those of the
-            member classes of each.
+            Sums of log(1 - V_k) over the sticks of the household classes, and over the sticks of
+            the member classes of each household class.
         """
         sticks = self.member_components - 1
         if self.beta != "class":

@@ -153,7 +153,7 @@ def _variables_of_members(member: Variables, head: Head | None) -> np.ndarray:
 
 
 def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
-    """Dirichlet shapes of the shares of kinds, no head and head.
+    """Dirichlet shapes of the shares of two kinds of members: no head, and head.
 
     The data give no information on how many heads a household would have before truncation. With a
     learned prior nearly all households might be impossible, and with Dir(1) for all levels few are
@@ -170,7 +170,7 @@ def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
 def missing_values(table: Households) -> tuple[np.ndarray, np.ndarray]:
     """(variable, unit) of the missing values of households and of members, in the order of sizes.
 
-    This is also the order of `NestedState.completed`, with those of households first.
+    This is also the order of `NestedState.completed`, in which values of households come first.
     """
     order, order_of_members = table.order_by_size
     at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))

@@ -200,7 +200,7 @@ class RelativeCoding:
             raise MicrodataError(
                 f"the head of household {quoted(plain_label(table.ids[i]))} has a missing value of "
                 f"a variable that is modelled relative to the head ({unknown.size} such "
-                "households); fill it in, or leave the variable out of those that are relative",
+                "households); fill it in, or do not model the variable relative to the head",
                 row=table.first_row(i),
             )
 

@@ -80,9 +80,8 @@ def complete_households(
             if completion is None:
                 k = block.households[which[i]]
                 raise MicrodataError(
-                    "no values were found for the missing ones of household "
-                    f"{quoted(plain_label(ids[k]))} with which it obeys the rules; fill some in, "
-                    "or drop the household",
+                    f"household {quoted(plain_label(ids[k]))} has missing values, and none were "
+                    "found with which it obeys the rules; fill some in, or drop the household",
                     row=households.first_row(int(k)),
                 )
             filled[0][i], filled[1][i] = completion

@@ -99,7 +99,7 @@ class NestedState(eqx.Module):
     log_lambda: Float[Array, "Q F"]
     """Log level probabilities of households."""
     log_phi: Float[Array, "R G S"]
-    """Log level probabilities of members; one F for all if they share the member classes."""
+    """Log level probabilities of members; G is F, or 1 if the member classes are shared."""
     household_shape: Float[Array, " Q+B"]
     """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones if uniform."""
     member_shape: Float[Array, " R+G"]
@@ -109,10 +109,10 @@ class NestedState(eqx.Module):
     beta: Float[Array, " *F"]
     """Concentration of the member classes: one for all, or one for each household class."""
     member_class_shapes: Float[Array, " S"]
-    """Dirichlet shapes of the weights of shared member classes, whose sum is beta; one 0 if they
-    are not shared."""
+    """Dirichlet shapes of the weights of shared member classes, whose sum is beta; a single 0 if
+    member classes are not shared."""
     completed: Int[Array, " C"]
-    """Level codes of the missing values, those of households first; one 0 if none is missing."""
+    """Level codes of the missing values, households first; a single 0 if no value is missing."""
 
 
 class NestedInfo(eqx.Module):

@@ -80,7 +80,7 @@ def draw_uniform(
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Draw the class of every household, with those of members summed out; then those of members.
+    """Draw the classes of households, with member classes summed out; then draw member classes.
 
     Steps 1 and 2 of the paper.
 
@@ -102,7 +102,7 @@ def update_classes(
         log_member = log_member_probability(tables, omega, distinct_rows)
         log_member = log_member.at[data.distinct_index].get(mode="promise_in_bounds")
 
-    # A loop that is not unrolled, because on a CPU each user of a fused gather computes it again.
+    # This loop is not unrolled: on a CPU each operation that uses a fused gather would repeat it.
     def add(k, log_weight):
         rows_k = data.household_rows[k]
         return log_weight + state.log_lambda.at[rows_k].get(mode="promise_in_bounds")
@@ -151,7 +151,7 @@ def augment(
     augmented
         Counts of the impossible households by class and level.
     number
-        Number of impossible households, weighted; -1 where there were too many.
+        Number of impossible households, weighted; -1 if there were too many.
     log_feasible
         Log P(possible) of a household: exact if the rules are tables; otherwise estimated by the
         share of possible households among the drawn ones.
@@ -366,7 +366,7 @@ def update_parameters(
     shapes
         Dirichlet shapes of the level probabilities' prior.
     counts
-        Possible and impossible households by class and level, as of `by_member_class`.
+        Possible and impossible households by class and level, from `by_member_class`.
     data
         The sample, completed.
     """
@@ -413,8 +413,8 @@ def draw_level_probabilities(
     shapes
         Dirichlet shapes of their prior.
     counts
-        Households and members by class and level. They include members of whom only is known
-        whether they are a head.
+        Households and members by class and level. For some members only their kind (head or other
+        member) is known.
     """
     num_classes = math.prod(counts.member_levels.shape[1:])
     household = data.household_levels.with_shape(shapes[0])
@@ -427,8 +427,8 @@ def draw_level_probabilities(
     log_lambda = household.log_levels(household.normalise(log_household))
     log_phi = member.log_levels(member.normalise(log_member))
     if data.head is not None:
-        # P(kind) P(level | kind): shares of kinds use all counts; levels use those with known
-        # levels.
+        # P(kind) P(level | kind): shares of kinds use all counts; level probabilities use only
+        # members with known levels.
         rows, kind = _rows_of_head(data)
         log_phi = log_phi.at[rows].add(jax.nn.log_softmax(log_kind[0], axis=0)[kind])
     log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))

@@ -31,9 +31,9 @@ from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.levels import bands_of_levels
-from bnp_models.models.latent_classes import nplcm, parameters, predictions
+from bnp_models.models.latent_classes import nplcm, predictions, truncated
 from bnp_models.models.latent_classes import state as latent_classes_state
-from bnp_models.models.latent_classes.nplcm import prepare_records as prepare_latent_classes
+from bnp_models.models.latent_classes.state import prepare_records as prepare_latent_classes
 from bnp_models.models.mixed_membership import hdp
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
@@ -218,7 +218,7 @@ class LatentClasses:
         template = cls.template(model)
         kept = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
         margin = predictions.level_probabilities(kept, NUM_LEVELS, template.boxes)[0]
-        log_mass = jnp.log(parameters.region_mass(state.log_lambda, template.feasible))
+        log_mass = jnp.log(truncated.region_mass(state.log_lambda, template.feasible))
         kept["log_feasible"] = jax.nn.logsumexp(state.log_pi + log_mass)
         return (state.alpha, margin, *of_levels(state)), kept
 

@@ -47,16 +47,16 @@ def measure(args, case) -> dict:
     began = time.perf_counter()
     risk = bnp.population_risk(run, len(people))
     risk_seconds = time.perf_counter() - began
-    tied = risk.layer.tied
+    tied = risk.overdispersion.present
     checks = bnp.predictive_checks(run)
     row = case | {
         "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "truth_tau2": truth.tau2,
-        **_figures("", risk.layer.tau1, truth.tau1),
-        **_figures("_tau2", risk.layer.tau2, truth.tau2),
+        **_figures("", risk.overdispersion.tau1, truth.tau1),
+        **_figures("_tau2", risk.overdispersion.tau2, truth.tau2),
         **_figures("_ties", risk.tau1, truth.tau1),
         **_figures("_tau2_ties", risk.tau2, truth.tau2),
-        "tie_probability": tied.mean(), "tie_shape": np.median(risk.layer.shape[tied]),
-        "tie_exponent": risk.layer.exponent[tied].mean(),
+        "tie_probability": tied.mean(), "tie_shape": np.median(risk.overdispersion.shape[tied]),
+        "tie_exponent": risk.overdispersion.exponent[tied].mean(),
         "held_out": bnp.held_out_log_probability(run, others).mean(),
         "alpha": run.draws["alpha"].mean(),
         "components": " ".join(f"{k:.1f}" for k in run.draws["components"].mean(axis=1)),

@@ -31,15 +31,15 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         covered=("covered", "sum"),
         width=("width", "mean"),
         tau2_relative_error=("tau2_error", "mean"),
-        samples_with_ties=("mean_ties", "count"),
-        estimate_with_ties=("mean_ties", "mean"),
-        relative_error_with_ties=("error_ties", "mean"),
-        absolute_error_with_ties=("off_ties", "mean"),
-        covered_with_ties=("covered_ties", _count),
-        width_with_ties=("width_ties", "mean"),
-        tau2_relative_error_with_ties=("tau2_error_ties", "mean"),
-        covered_tau2_with_ties=("covered_tau2_ties", _count),
-        ties=("tie_probability", "mean"),
+        samples_corrected=("mean_ties", "count"),
+        estimate_corrected=("mean_ties", "mean"),
+        relative_error_corrected=("error_ties", "mean"),
+        absolute_error_corrected=("off_ties", "mean"),
+        covered_corrected=("covered_ties", _count),
+        width_corrected=("width_ties", "mean"),
+        tau2_relative_error_corrected=("tau2_error_ties", "mean"),
+        covered_tau2_corrected=("covered_tau2_ties", _count),
+        correction=("tie_probability", "mean"),
         shape=("tie_shape", "median"),
         exponent=("tie_exponent", "mean"),
         z_uniques=("z_uniques", "mean"),
@@ -57,12 +57,12 @@ def _count(x: pd.Series) -> float:
 
 
 def intervals(results: pd.DataFrame, path: Path) -> None:
-    """95% intervals of tau_1 for each sample, the truth in red, and those with ties."""
+    """95% intervals of tau_1 for each sample, without and with correction; the truth in red."""
     shared = results[results["concentration"] == "shared"]
-    with_ties = shared[shared["mean_ties"].notna()].drop(columns=["mean", "q025", "q975"])
-    with_ties = with_ties.rename(columns={f"{x}_ties": x for x in ("mean", "q025", "q975")})
-    with_ties["level_prior"] += ", ties"
-    shared = pd.concat([shared, with_ties])
+    corrected = shared[shared["mean_ties"].notna()].drop(columns=["mean", "q025", "q975"])
+    corrected = corrected.rename(columns={f"{x}_ties": x for x in ("mean", "q025", "q975")})
+    corrected["level_prior"] += ", corrected"
+    shared = pd.concat([shared, corrected])
     shared["level_prior"] = np.where(
         shared["conditions"] > 0, shared["level_prior"] + ", 55 conditions", shared["level_prior"]
     )

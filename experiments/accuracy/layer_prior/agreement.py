@@ -1,10 +1,11 @@
-"""Whether intervals of tau_1 hold less often where chains disagree on what lies behind it.
+"""Coverage of intervals of tau_1 by the agreement of the chains on supporting quantities.
 
     python experiments/accuracy/layer_prior/agreement.py CHAINS
 
-CHAINS has what `chains.py sample` writes, and results.csv what `fit.py` found of it. The samples
-are in four classes by R-hat of a quantity; and, as populations differ in both, in two by whether it
-is above the median of the samples of the same population and size. Writes agreement.md.
+CHAINS has the files of `chains.py sample`, and results.csv the results of `fit.py`. The samples are
+in four classes by R-hat of a quantity. Because populations differ in R-hat and in coverage, they
+are also in two classes: R-hat above and below the median of the samples of the same population and
+size. The script writes agreement.md.
 """
 
 import sys

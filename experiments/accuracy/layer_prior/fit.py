@@ -1,16 +1,16 @@
-"""The prior of the layer for ties: fitted to populations, and judged by leaving one out.
+"""Prior of the correction for overdispersion: fitted to populations, tested by leaving one out.
 
     python experiments/accuracy/layer_prior/fit.py CHAINS FOLDER --nist FILE
 
-CHAINS has what `chains.py sample` writes. For some draws of each sample's chains, the likelihood of
-every pair (shape, exponent) of the layer's grid is evaluated twice: of the sample's own counts, as
-`bnp-models risk` does, and of the counts that the population has in the cells of the sample,
-which only we know. The second says what a population asks for; a t law of these pairs, one for each
-population, is the prior. It is fitted without the population that is judged (the two census
-populations are one).
+CHAINS has the files of `chains.py sample`. For some draws of each sample's chains, the likelihood
+of every pair (shape, exponent) of the grid is evaluated twice: for the sample's own counts, as in
+`bnp-models risk`, and for the counts of the population in the cells of the sample, which only we
+know. The second likelihood gives the pair that the population needs. The prior is a t distribution
+that is fitted to these pairs, one for each population. For the test it is fitted without the
+population in question (the two census populations count as one).
 
-Writes laws.csv (what each sample asks for), results.csv (tau_1 and tau_2 of each sample, the layer
-before and now) and table.md.
+The script writes laws.csv (the pair of each sample), results.csv (tau_1 and tau_2 of each sample,
+with the correction before and now) and table.md.
 """
 
 import argparse
@@ -26,14 +26,14 @@ sys.path.append(str(HERE.parent / "risk_peers"))
 from samples import populations  # noqa: E402
 
 from bnp_models.data.cells import group_cells  # noqa: E402
-from bnp_models.risk import ties  # noqa: E402
-from bnp_models.risk.ties import MODEL_HOLDS, Ties  # noqa: E402
+from bnp_models.risk import overdispersion  # noqa: E402
+from bnp_models.risk.overdispersion import MODEL_HOLDS, OverdispersionPosterior  # noqa: E402
 from bnp_models.synthesis.predictive_checks import MAX_Z  # noqa: E402
 
 DRAWS, LAYER_DRAWS = 12, 12
 # Persons of one census are in both.
 GROUPS = {"adults": "census", "all": "census"}
-GRID = Ties(np.array([1]), np.array([1.0])).grid
+GRID = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid
 LOG10_SHAPE = np.log10(GRID[0])
 
 
@@ -78,16 +78,19 @@ def likelihoods(path, sample):
         found = {}
         for variant in ("none", "auto"):
             b, unseen = sample[variant]
-            layer, counts = Ties(sample["f"], unseen), (sample["f"], sample["F"], sample["size"])
+            layer, counts = (
+                OverdispersionPosterior(sample["f"], unseen),
+                (sample["f"], sample["F"], sample["size"]),
+            )
             pairs = [(layer.log_likelihood(x), of_population(x, *counts)) for x in b]
             found[variant] = np.moveaxis(pairs, 1, 0)
         np.savez(kept, **found)
     return dict(np.load(kept))
 
 
-def t_law(targets, spread=1.1, degrees=ties.DEGREES_OF_FREEDOM, hold=None):
+def t_law(targets, spread=1.1, degrees=overdispersion.DEGREES_OF_FREEDOM, hold=None):
     """Log prior (G,) fitted to pairs of log10 shape and exponent, one of each population."""
-    hold = ties.PROBABILITY_MODEL_HOLDS if hold is None else hold
+    hold = overdispersion.PROBABILITY_MODEL_HOLDS if hold is None else hold
     at, scale = targets.mean(axis=0), spread * targets.std(axis=0, ddof=1)
     grid = np.stack([LOG10_SHAPE, GRID[1]], axis=1)
     density = (1 + (((grid - at) / scale) ** 2).sum(axis=1) / degrees) ** (-(degrees + 2) / 2)
@@ -220,7 +223,7 @@ def main():
         ways = {
             "before": ("none", half_on_the_model(), 1.0),
             "before, ordered": ("auto", half_on_the_model(), 1.0),
-            "now": ("auto", t_law(others), ties.LIKELIHOOD_POWER),
+            "now": ("auto", t_law(others), overdispersion.LIKELIHOOD_POWER),
             "now, power 0": ("auto", t_law(others), 0.0),
             "now, power 1": ("auto", t_law(others), 1.0),
         }
@@ -236,7 +239,7 @@ def main():
     every = targets.to_numpy()
     at, scale = every.mean(axis=0), 1.1 * every.std(axis=0, ddof=1)
     parts = [
-        "What populations ask for", markdown(targets.round(2).reset_index()),
+        "Shape and exponent that populations need", markdown(targets.round(2).reset_index()),
         f"Location and scale over populations: log10 of the shape {at[0]:.2f}, {scale[0]:.2f}; "
         f"exponent {at[1]:.2f}, {scale[1]:.2f}.",
         "All samples", markdown(summary(rows, ["tau", "way"])),

@@ -1,7 +1,8 @@
 """Table of results.csv, beside the HDP's: python experiments/accuracy/risk_peers/tables.py
 
-The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the layer for
-ties, whose prior was fitted without the population that is judged. The nearest of a row is bold.
+The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the
+correction for overdispersion, whose prior was fitted without the population in question. The
+nearest method of a row is bold.
 """
 
 import sys
@@ -15,14 +16,14 @@ sys.path.append(str(HERE.parent / "known_truth"))
 from results import markdown  # noqa: E402
 
 ALPHA = 0.05
-OURS = "HDP, layer"
+OURS = "HDP, corrected"
 FIGURES = {
     "error1": "relative error of tau_1, mean",
-    "absolute1": "relative error of tau_1 without its sign, mean",
-    "covered": "share of 95% intervals that hold tau_1",
-    "score": "interval score over tau_1, mean",
+    "absolute1": "absolute relative error of tau_1, mean",
+    "covered": "share of 95% intervals that contain tau_1",
+    "score": "interval score divided by tau_1, mean",
     "error2": "relative error of tau_2, mean",
-    "absolute2": "relative error of tau_2 without its sign, mean",
+    "absolute2": "absolute relative error of tau_2, mean",
 }
 
 

@@ -1,11 +1,11 @@
-"""A layer for ties fitted exactly, against the sensitivity analysis and no layer at all.
+"""Correction for overdispersion: fitted exactly, as a sensitivity analysis, and without it.
 
     python experiments/accuracy/ties/run.py
     python experiments/accuracy/ties/run.py --population simulated --seeds 4
 
 x_i | P ~ P, P ~ DP(c_0, F) with F the HDP mixed membership model: records of a cell sit at tables,
-and F is fitted to one record a table. Each line appends to results.csv what is not there yet, and
-prints the table of it.
+and F is fitted to one record of each table. Each command appends missing rows to results.csv and
+prints its table.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.risk import ties
+from bnp_models.risk import overdispersion
 from bnp_models.risk.evaluator import draw_joining
 
 HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ CAPACITY = 128
 def impute(key, rows, draw, follow=None):
     """Labels of items in turn, each given those before; and log p(labels, x) / q(labels).
 
-    Those that are followed are given; q is the law that the others are drawn from.
+    Labels to follow are given; the others are drawn from q.
     """
     num_items, n = rows.shape
     alpha, g0, theta = draw
@@ -93,7 +93,7 @@ def advance(model, key, carry, data, position, log_rising, begin, end):
 
 
 def exact(table, population_size, seed, warmup=600, draws=100, thin=4, starts=(30, 50)):
-    """Draws of tau_1 and c_0 of the layer fitted exactly, chain by chain."""
+    """Draws of tau_1 and c_0 of the exactly fitted correction, chain by chain."""
     model = bnp.HDPMixedMembership()
     data = model.prepare(table, None)
     cells = table.cells()
@@ -133,7 +133,7 @@ def interval(name, tau1, truth):
 
 
 def measure(case):
-    """A sample's tau_1 without the layer, with it as a sensitivity analysis, and exactly."""
+    """tau_1 of a sample: without correction, as a sensitivity analysis, and fitted exactly."""
     people = population(case["population"], case["seed"], None)
     sample = people.sample(case["n"], case["seed"])
     truth, table = people.truth(sample).tau1, bnp.Microdata.from_frame(sample)
@@ -141,15 +141,15 @@ def measure(case):
         bnp.HDPMixedMembership(), table, key=jax.random.key(case["seed"]), num_chains=2,
         num_warmup=600, num_samples=100, thin=4, start_components=(30, 50),
     )  # fmt: skip
-    ties.EXPONENTS = np.ones(1)
+    overdispersion.EXPONENTS = np.ones(1)
     risk = bnp.population_risk(run, len(people), ties="sensitivity")
-    c0 = len(sample) * np.median(risk.layer.shape)
+    c0 = len(sample) * np.median(risk.overdispersion.shape)
     tau1, concentration = exact(table, len(people), case["seed"])
     first, second = np.split(tau1, 2)
     return case | {
         "truth": truth,
         **interval("none", risk.tau1, truth),
-        **interval("sensitivity", risk.layer.tau1, truth), "c0": c0,
+        **interval("sensitivity", risk.overdispersion.tau1, truth), "c0": c0,
         **interval("exact", tau1, truth), "exact_c0": np.median(concentration),
         "exact_chains": f"{first.mean():.1f} {second.mean():.1f}",
     }  # fmt: skip

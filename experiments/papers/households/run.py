@@ -209,7 +209,7 @@ def tables(rows):
         text += [
             f"## {data}, {n:,} households", markdown(table),
             "Quantities whose synthetic interval covers the original value, or overlaps its "
-            "interval; the chains:", markdown(chains),
+            "interval; convergence of the chains:", markdown(chains),
         ]  # fmt: skip
     return "\n\n".join(text) + "\n"
 

@@ -14,7 +14,7 @@ from results import accuracy_rows, longest, markdown  # noqa: E402
 from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
-PRIORS = ("uniform", "uniform, ties", "learned", "learned, ties")
+PRIORS = ("uniform", "uniform, corrected", "learned", "learned, corrected")
 DEFAULT = "hdp-shared"
 TARGET_ESS = 400
 
@@ -108,7 +108,7 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_prior() -> pd.DataFrame:
-    """Both priors of levels, and the layer for ties, on the first five samples of each size.
+    """Both priors of levels, without and with the correction, on the first five samples of a size.
 
     The chains are those of `experiments/accuracy/known_truth`, whose samples are the same:
     four of 600 + 400 sweeps.
@@ -120,7 +120,9 @@ def by_prior() -> pd.DataFrame:
     rows = rows.assign(treatment=np.where(rows["population"] == "adults", "removed", of_all))
     ties = {"mean_ties": "mean", "q025_ties": "q025", "q975_ties": "q975"}
     tied = rows.dropna(subset=["mean_ties"]).drop(columns=list(ties.values())).rename(columns=ties)
-    tied = tied.assign(level_prior=tied["level_prior"] + ", ties", covered=tied["covered_ties"])
+    tied = tied.assign(
+        level_prior=tied["level_prior"] + ", corrected", covered=tied["covered_ties"]
+    )
     rows = pd.concat([rows, tied])
     rows = rows.assign(
         error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
@@ -320,7 +322,7 @@ def write(folder: Path = HERE) -> None:
         text += [f"## Time to an effective sample size of {TARGET_ESS}"]
         text += [markdown(times(first), index=False)]
         text += ["## Over samples", markdown(over_samples(rows))]
-    text += ["## Priors of levels, and the layer for ties", markdown(by_prior())]
+    text += ["## Priors of levels, and the correction for overdispersion", markdown(by_prior())]
     if (compared := concentrations(rows)) is not None:
         text += ["## Concentration of records", markdown(compared)]
     if len(table := profiles(rows)):

@@ -207,9 +207,10 @@ def main():
     means.insert(0, "samples", results[results["missed"].notna()].groupby("method").size())
     notes = results[results["seed"] == 0][["method", "note"]]
     text = (
-        f"First sample, unsafe where the risk is above {UNSAFE}:\n\n{classifier_tables(*first)}\n\n"
+        f"First sample; a cell is unsafe if its risk is above {UNSAFE}:\n\n"
+        f"{classifier_tables(*first)}\n\n"
         f"Means over samples:\n\n{markdown(means)}\n\n"
-        f"Of the first sample:\n\n{markdown(notes[notes['note'] != ''], index=False)}\n"
+        f"Notes on the first sample:\n\n{markdown(notes[notes['note'] != ''], index=False)}\n"
     )
     (HERE / "tables.md").write_text(text, encoding="utf-8")
 

@@ -131,7 +131,7 @@ class Command:
             if kept in after and kept not in self.whole:
                 del after[kept]
             faults_found += differences(after, self.whole)
-            if said and "minutes, by the first" not in said:
+            if said and "minutes, estimated from the first" not in said:
                 faults_found.append("code 0, and something on stderr")
             return verdict("went on", faults_found, code, said)
         whole = {name: after[name] for name in after if name in self.whole}
@@ -463,11 +463,11 @@ def write(results: dict[tuple[str, str, int], tuple[str, str]]) -> None:
     for (name, fault, _), (kind, _) in results.items():
         counts[fault, name][kind] += 1
     lines = [
-        "# Faults tried on runs",
+        "# Faults during runs",
         "",
-        f"bnp-models {bnp.__version__}. Each cell: points tried; of these, how many went on to the "
-        "bytes of an undisturbed run / stopped with a clear word and went on to these bytes when "
-        "the command was repeated / went wrong.",
+        f"bnp-models {bnp.__version__}. Each cell has the number of places that were tried, "
+        "and the numbers of runs that ended with the bytes of an undisturbed run / stopped with a "
+        "clear message and gave these bytes when the command was repeated / were wrong.",
         "",
         f"| fault | {' | '.join(COMMANDS)} |",
         f"|---|{'---:|' * len(COMMANDS)}",
@@ -481,7 +481,7 @@ def write(results: dict[tuple[str, str, int], tuple[str, str]]) -> None:
         lines.append(f"| {fault} | {' | '.join(cells)} |")
     total = sum(counts.values(), Counter())
     lines += ["", f"In all {total.total():,}: {total['went on']:,} went on, {total['stopped']:,} "
-              f"stopped, {total['wrong']:,} went wrong."]  # fmt: skip
+              f"stopped, {total['wrong']:,} were wrong."]  # fmt: skip
     TABLE.write_text("\n".join(lines) + "\n")
 
 

@@ -94,7 +94,8 @@ def write(rows: list[tuple], comparisons: list[tuple], duration: float) -> None:
         "",
         f"{len(rows)} kills (SIGKILL) at random moments of a command that takes {duration:.1f} s; "
         f"bnp-models {bnp.__version__}. Outputs compared byte by byte with those of a run that was "
-        "not killed: risk.json (but for seconds and sweeps_per_second), records.csv, posterior.nc.",
+        "not killed: risk.json (except for seconds and sweeps_per_second), records.csv, "
+        "posterior.nc.",
         "",
         "| run | kills | same bytes |",
         "|---:|---:|---|",

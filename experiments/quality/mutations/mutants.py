@@ -337,7 +337,7 @@ def judge(mutant: Mutant, covering: Covering, copies: SimpleQueue, long: bool) -
 def table(options) -> None:
     """Write mutants.md: the shares that are seen, by folder, and every survivor with a verdict."""
     verdicts = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
-    lines = ["# Errors by rule, and how many of them tests see", ""]
+    lines = ["# Errors drawn by rule, and the number that tests detect", ""]
     for seed in options.seeds:
         results = json.loads((HERE / f"mutants-{seed}.json").read_text())
         folders = defaultdict(Counter)

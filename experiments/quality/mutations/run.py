@@ -218,10 +218,10 @@ def save(mutations: list[dict], results: dict):
     rows = [(m, results[m["name"]]) for m in mutations if m["name"] in results]
     seen = sum(r["verdict"] == "seen" for _, r in rows)
     lines = [
-        "# Planted errors, and the tests that see them", "",
-        f"{len(mutations)} errors; {seen} seen by an assertion, {len(rows) - seen} not, "
+        "# Planted errors, and the tests that detect them", "",
+        f"{len(mutations)} errors; {seen} detected by an assertion, {len(rows) - seen} not, "
         f"{len(mutations) - len(rows)} not tried.", "",
-        "| name | where | what was changed | seen by | how it failed | seconds |",
+        "| name | where | what was changed | detected by | how it failed | seconds |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for m, r in rows:

@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 README = HERE.parents[2] / "README.md"
 ROWS, SEED = 1000, 0
 DEMO = ["--population-size", "228421", "--warmup", "500", "--draws", "2000",
-        "--thin", "3", "--quiet"]  # fmt: skip
+        "--thin", "3", "--max-tau1", "30", "--quiet"]  # fmt: skip
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -89,7 +89,9 @@ def main(python: str) -> None:
         check_licences(json.loads(run(*licences, "--format=json")))
         table = run(*licences, "--format=markdown", "--order=license", "--ignore-packages",
                     "bnp-models")  # fmt: skip
-        title = f"# Licences of what is installed with bnp-models[{EXTRAS}] on Python {version}"
+        title = (
+            f"# Licences of the packages installed with bnp-models[{EXTRAS}] on Python {version}"
+        )
         (HERE / f"licences-{version}.md").write_text(f"{title}\n\n{table}")
         run(own, "-m", "pip", "install", "--quiet", f"{wheel}[test]")
         pinned = run(own, "-m", "pip", "freeze", "--exclude", "bnp-models")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.inference.convergence import Converged, figures_by_name
-from bnp_models.inference.run import Settings, settings_of_round
+from bnp_models.inference.trace import Settings, settings_of_round
 
 HERE = Path(__file__).parent
 CHAINS, WARMUP, DRAWS = 4, 1000, 1000

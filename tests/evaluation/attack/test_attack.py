@@ -194,7 +194,7 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
     refused(planted, "has no 'log_pi'", source=scalars)
     data = bnp.to_inference_data(run, parameters=True)
     for name, value, match in (
-        ("model", "hdp", "'hdp'"), ("relative", "age", "all options of the model"),
+        ("model", "hdp", "'hdp'"), ("relative", "age", "lacks options of the model"),
         ("sample_sha256", "0", "not of this sample"),
     ):  # fmt: skip
         attributes = dict(data["posterior"].attrs)
@@ -252,9 +252,9 @@ def test_warnings_say_what_is_wrong(planted):
     first = int((risk.rank == 1).sum())
     rest = len(risk.rows) - first
     said = f"at the first try for {first} of the {len(risk.rows)} records attacked; for "
-    assert risk.in_words().endswith(f"{said}{rest} more the draws are too few to rule it out")
+    assert risk.in_words().endswith(f"{said}{rest} more the draws are too few to rule this out")
     sure = dataclasses.replace(risk, p_values=(risk.rank == 1)[:, None] + 0.0)
-    assert rest and sure.in_words().endswith(f"{said}the other {rest} it is ruled out")
+    assert rest and sure.in_words().endswith(f"{said}the other {rest} this is ruled out")
     errors = np.full_like(risk.standard_error, 2000)
     hopeless = dataclasses.replace(risk, standard_error=errors)
     assert "by a factor of over a million (" in "\n".join(hopeless.warnings())

@@ -10,6 +10,7 @@ from latent import two_sample_z
 from truncated_classes import from_grid, log_density_of_sticks
 
 from bnp_models.kernels.latent_classes import truncation
+from bnp_models.kernels.variates import sticks
 
 N = 20_000
 MASS = np.array([0.9, 0.05, 0.4])
@@ -70,7 +71,7 @@ def test_log_stick_prior(seed, alpha):
     rng = np.random.default_rng(seed)
     result, exact = [], []
     for x in rng.gamma(0.7, size=(20, 5)):
-        result.append(float(truncation.log_stick_prior(jnp.log(x), jnp.float32(alpha))))
+        result.append(float(sticks.log_stick_prior(jnp.log(x), jnp.float32(alpha))))
         total = x.sum()
         exact.append(
             log_density_of_sticks(x / total, alpha) - 4 * np.log(alpha) - 5 * np.log(total)

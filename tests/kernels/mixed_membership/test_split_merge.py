@@ -14,7 +14,7 @@ from bnp_models.kernels.splits import anchors as split_anchors
 from bnp_models.kernels.splits import dealing
 from bnp_models.kernels.splits import proposal as split_proposal
 from bnp_models.kernels.splits.anchors import Counts
-from bnp_models.kernels.splits.members import SeatedItems
+from bnp_models.kernels.splits.seated_items import SeatedItems
 from bnp_models.kernels.variates.levels import Levels
 
 NUM_LEVELS = (2, 3)

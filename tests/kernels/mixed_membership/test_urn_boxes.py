@@ -11,9 +11,10 @@ from harness import Z_LIMIT
 from latent import structural_zeros
 from scipy import stats
 
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership import urn_boxes, urn_partitions
 from bnp_models.kernels.mixed_membership.cell_probability import log_cell_probability_exact
-from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, UrnBoxes
+from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
+from bnp_models.kernels.mixed_membership.urn_partitions import TooManyPartitions
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 
 NUM_LEVELS = (3, 2, 4, 2, 3)
@@ -366,8 +367,8 @@ def test_partitions_of_all_boxes_are_counted(monkeypatch):
     """Three boxes of three variables, with 5 partitions each, and two of two, with 2 each."""
     three, two = [0, 1, 0, 1, 1, 0], [0, 1, 1, 1, 1, 0]
     for boxes, number in (([three] * 3 + [two] * 2, 19), ([three] * 3, 15)):
-        monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", number)
-        urn_boxes.require_listable(np.array(boxes, bool), (2, 2, 2))
-        monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", number - 1)
+        monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", number)
+        urn_partitions.require_listable(np.array(boxes, bool), (2, 2, 2))
+        monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", number - 1)
         with pytest.raises(TooManyPartitions, match="boxes of up to 3 variables"):
-            urn_boxes.require_listable(np.array(boxes, bool), (2, 2, 2))
+            urn_partitions.require_listable(np.array(boxes, bool), (2, 2, 2))

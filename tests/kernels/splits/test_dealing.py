@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnp_models.kernels.numerics.platforms import forms_of
-from bnp_models.kernels.splits import anchors, dealing, members
+from bnp_models.kernels.splits import anchors, dealing, seated_items
 
 J, N, REAL, RECORDS = 3, 2000, 1950, (700, 1234)
 
@@ -23,7 +23,7 @@ def dealt(seed, is_split):
         tables=(jnp.int32(0), jnp.int32(2)), k_a=jnp.int32(1),
         k_b=jnp.int32(1 if is_split else 3), k_new=jnp.int32(4), possible=jnp.bool_(True),
     )  # fmt: skip
-    seated = members.SeatedItems(*map(jnp.asarray, (z, table, rows)), jnp.int32(REAL))
+    seated = seated_items.SeatedItems(*map(jnp.asarray, (z, table, rows)), jnp.int32(REAL))
     return dealing.deal_records(chosen, seated), z, rows, table
 
 
@@ -33,15 +33,15 @@ def test_every_item_concerned_is_dealt_once(seed, is_split):
     found, z, rows, table = dealt(seed, is_split)
     inside = ((z == 1) | (~np.bool_(is_split) & (z == 3))) & (np.arange(N) < REAL)
     bits = np.asarray(found.entries.bits)
-    assert ((bits & members.INSIDE) > 0).sum() == inside.sum()
+    assert ((bits & seated_items.INSIDE) > 0).sum() == inside.sum()
     for x, of_items in ((rows, found.entries.rows), (table, found.entries.table)):
         back = np.asarray(dealing.in_order(found, of_items, N))
         np.testing.assert_array_equal(back[inside], x[inside])
     back = np.asarray(dealing.in_order(found, found.entries.bits, N))
     np.testing.assert_array_equal(
-        (back & members.SECOND > 0)[inside], (z == (3, 1)[is_split])[inside]
+        (back & seated_items.SECOND > 0)[inside], (z == (3, 1)[is_split])[inside]
     )
-    for bit, record, j in ((members.ANCHOR_0, 700, 0), (members.ANCHOR_1, 1234, 2)):
+    for bit, record, j in ((seated_items.ANCHOR_0, 700, 0), (seated_items.ANCHOR_1, 1234, 2)):
         assert (bits & bit > 0).sum() == 1 and back[j, record] & bit
 
 
@@ -50,9 +50,9 @@ def test_both_anchors_are_among_some_hundred_that_shape_the_proposal(seed):
     found, *_ = dealt(seed, True)
     bits = np.asarray(found.shaping.bits)
     assert bits.shape[1] >= 500
-    assert (bits & members.ANCHOR_0).any() and (bits & members.ANCHOR_1).any()
+    assert (bits & seated_items.ANCHOR_0).any() and (bits & seated_items.ANCHOR_1).any()
     # Nearly all of them have items of the component.
-    assert (bits & members.INSIDE > 0).any(axis=0).mean() > 0.8
+    assert (bits & seated_items.INSIDE > 0).any(axis=0).mean() > 0.8
 
 
 def test_an_item_of_each_component_is_anchor_as_often_in_lines_of_records(seed):

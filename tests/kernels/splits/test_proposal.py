@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
-from bnp_models.kernels.splits import members, proposal
+from bnp_models.kernels.splits import proposal, seated_items
 from bnp_models.kernels.variates.levels import Levels
 
 J, N, LEVELS, SLOTS = 3, 600, 5, 6
@@ -20,7 +20,7 @@ def test_few_records_shape_a_proposal_as_if_the_others_were_padding(monkeypatch)
     levels = Levels.of_variables((LEVELS,) * J).with_shape(jnp.full(J * LEVELS, 0.5))
     counts = count_rows_by_component(rows, z, jnp.ones(N, jnp.int32), (J * LEVELS, SLOTS))
     tables = count_components(z[0], jnp.ones(N, jnp.int32), SLOTS)
-    seated = members.SeatedItems(z, jnp.zeros_like(z), rows, jnp.int32(N))
+    seated = seated_items.SeatedItems(z, jnp.zeros_like(z), rows, jnp.int32(N))
 
     def proposals(few):
         monkeypatch.setattr(proposal, "FEW_RECORDS", few)

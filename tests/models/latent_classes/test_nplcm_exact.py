@@ -25,9 +25,13 @@ from scipy.stats import nbinom
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.platforms import forms_of
-from bnp_models.models.latent_classes import classes, nplcm, parameters
-from bnp_models.models.latent_classes.nplcm import prepare_cells, prepare_records
-from bnp_models.models.latent_classes.state import count_levels, label_records
+from bnp_models.models.latent_classes import conditionals, nplcm, truncated
+from bnp_models.models.latent_classes.state import (
+    count_levels,
+    label_records,
+    prepare_cells,
+    prepare_records,
+)
 from bnp_models.models.level_prior import learns_levels
 
 LONG = pytest.mark.long
@@ -178,7 +182,7 @@ def test_boxes_against_records_simulated_one_by_one():
         return jax.jit(lambda key: jax.vmap(one)(jax.random.split(key, 40_000)))
 
     z = two_sample_z(
-        statistics(parameters.update_parameters_boxes)(jax.random.key(21)),
+        statistics(truncated.update_parameters_boxes)(jax.random.key(21)),
         statistics(update_parameters_simulation)(jax.random.key(22)),
     )
     assert np.abs(z).max() < Z_LIMIT, z
@@ -264,7 +268,7 @@ def test_classes_and_completions_of_a_record():
     data = prepare_records(model, codes, num_levels, zeros, multiple=4)
     state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
     keys = jax.random.split(jax.random.key(2), 20_000)
-    records, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
+    records, log_likelihood = jax.jit(jax.vmap(conditionals.update_classes, (0, None, None)))(
         keys, state, data
     )
     z, rows = records.z, records.rows
@@ -381,7 +385,7 @@ def test_augmented_records_are_negative_multinomial():
     num_records, outside, inside = 3, np.array([0.5, 0.1]), np.array([0.3, 0.1])
     keys = jax.random.split(jax.random.key(14), 20_000)
     w, p, n = jnp.log(outside), jnp.log(inside), jnp.float32(num_records)
-    drawn = np.asarray(jax.vmap(lambda key: parameters.draw_augmented(key, w, p, n))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: truncated.draw_augmented(key, w, p, n))(keys))
     odds = inside.sum() / (inside.sum() + [outside.sum(), *outside])
     for counts, chance in zip([drawn.sum(axis=1), *drawn.T], odds, strict=True):
         values = np.arange(counts.max() + 2)
@@ -401,7 +405,7 @@ def test_augmented_records_are_negative_multinomial():
 )
 def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeypatch):
     """One count beyond int32, or their sum: the sweep says so, ends, and stays finite."""
-    monkeypatch.setattr(parameters, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))
+    monkeypatch.setattr(truncated, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))
     model = TNPLCM(3, augmentation=augmentation, split_merge_every=0)
     codes = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
     data = prepare_records(model, codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
@@ -417,7 +421,7 @@ def test_cells_with_as_many_records_as_can_be_counted():
     counts = np.array([2**30 - 11, 10])
     data = prepare_cells(model, codes, counts, BINARY)
     state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
-    records, _ = jax.jit(classes.update_classes)(jax.random.key(0), state, data)
+    records, _ = jax.jit(conditionals.update_classes)(jax.random.key(0), state, data)
     assert (records.split >= 0).all()
     assert (records.split.sum(axis=0)[:2] == counts).all()
     with pytest.raises(ValueError, match="1,073,741,824 records are too many: latent class"):

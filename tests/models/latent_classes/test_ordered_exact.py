@@ -20,7 +20,7 @@ from latent import (
 from bnp_models import NPLCM, TNPLCM, Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.variates.levels import bands_of_levels
-from bnp_models.models.latent_classes.nplcm import prepare_records
+from bnp_models.models.latent_classes.state import prepare_records
 
 LONG = pytest.mark.long
 # The first variable has two bands of two levels; conditions cut across them.

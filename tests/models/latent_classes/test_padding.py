@@ -10,9 +10,8 @@ from latent import structural_zeros
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.models.latent_classes import classes, nplcm
-from bnp_models.models.latent_classes.nplcm import prepare_records
-from bnp_models.models.latent_classes.state import count_levels, one_hot_levels
+from bnp_models.models.latent_classes import conditionals, nplcm
+from bnp_models.models.latent_classes.state import count_levels, one_hot_levels, prepare_records
 
 NUM_LEVELS = (2, 3, 2)
 CONDITIONS = [[1, 2, -1]]
@@ -63,7 +62,7 @@ def test_counts_do_not_depend_on_padding():
     """Those of classes and levels, which are all that the parameters know of the sample."""
 
     def step(key, state, data, t):
-        records, log_likelihood = classes.update_classes(key, state, data)
+        records, log_likelihood = conditionals.update_classes(key, state, data)
         counts, of_class = count_levels(records, NUM_LEVELS, 3)
         return counts, of_class, log_likelihood
 

@@ -10,8 +10,8 @@ from latent import all_cells, feasible_cells, structural_zeros
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.models.latent_classes import nplcm, parameters
-from bnp_models.models.latent_classes.nplcm import prepare_records
+from bnp_models.models.latent_classes import nplcm, truncated
+from bnp_models.models.latent_classes.state import prepare_records
 
 NUM_LEVELS, CONDITIONS = (2, 3, 2), [[1, 2, -1], [-1, 0, 1]]
 CODES = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0]])
@@ -23,7 +23,7 @@ def parameters_drawn(**how):
     """Parameters of four classes, each with a record, drawn anew; and their feasible masses."""
     model = TNPLCM(4, **OPTIONS, **how)
     data = prepare_records(model, CODES, NUM_LEVELS, structural_zeros(CONDITIONS, NUM_LEVELS))
-    marginal, boxes = parameters.update_parameters_marginal, parameters.update_parameters_boxes
+    marginal, boxes = nplcm.update_parameters_marginal, truncated.update_parameters_boxes
     counts = jnp.zeros((sum(NUM_LEVELS), 4), jnp.int32).at[data.rows, jnp.arange(4)].add(1)
 
     @jax.jit
@@ -63,7 +63,7 @@ def test_impossible_records_are_drawn_given_the_new_levels(monkeypatch):
         # As many as cannot be counted, so that the weights stay as they are now.
         return jnp.full(log_outside.shape, -1)
 
-    monkeypatch.setattr(parameters, "draw_augmented", draw_augmented)
+    monkeypatch.setattr(truncated, "draw_augmented", draw_augmented)
     new, _ = parameters_drawn()
     jax.effects_barrier()
     inside = mass(new, feasible_cells(CONDITIONS, NUM_LEVELS))

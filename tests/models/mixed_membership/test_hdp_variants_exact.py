@@ -36,8 +36,8 @@ from truncated import (
 
 import bnp_models as bnp
 from bnp_models import HDPMixedMembership, MixedMembership
-from bnp_models.inference.run import Settings
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.inference.trace import Settings
+from bnp_models.kernels.mixed_membership import urn_partitions
 from bnp_models.models.mixed_membership import feasible as mixed_membership_feasible
 from bnp_models.models.mixed_membership.start import prepare_records
 
@@ -267,7 +267,7 @@ UNLISTED_FAULTS = ("augmented levels left out", "seating at another concentratio
 
 def unlisted(monkeypatch, augmentation="auto", most=1):
     """A model, its data and two cells where no more partitions are listed than this."""
-    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", most)
+    monkeypatch.setattr(urn_partitions, "MAX_PARTITIONS", most)
     model = HDPMixedMembership(augmentation=augmentation, **SMALL, **SEATED_OFTEN)
     return model, *prepared(model, "one")
 

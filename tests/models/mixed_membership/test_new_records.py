@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 import bnp_models as bnp
 from bnp_models import HDPMixedMembership
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
 from bnp_models.models.mixed_membership import new_records
 

@@ -1,9 +1,9 @@
-"""Design weights and the layer for ties together, on fine and coarse keys, term by term.
+"""Design weights with the correction for overdispersion, on fine and coarse keys, term by term.
 
-The parameters of the model and of the layer are made up. Of a cell with f records of the sample,
-p ~ Ga(f + s, s / b + n) with s = shape (n b)^exponent, and Poisson(M p q / b) of the M persons who
-were not sampled are in it: b is a record's probability to be in the cell, and q that of a person
-who was not sampled.
+The parameters of the model and of the correction are made up. The probability of a cell with f
+records of the sample is p ~ Ga(f + s, s / b + n) with s = shape (n b)^exponent, and Poisson(M p q /
+b) of the M unsampled persons are in the cell: b is the probability that a record is in the cell,
+and q that of an unsampled person.
 """
 
 import itertools
@@ -14,11 +14,11 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
+from bnp_models.inference.trace import Settings
 from bnp_models.risk import evaluator
 from bnp_models.risk.coarsening import parse_coarsening
+from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
 from bnp_models.risk.protected_risks import ProtectedRisks
-from bnp_models.risk.ties import Tied, Ties
 
 NUM_LEVELS = (6, 5, 4, 3)
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -72,14 +72,16 @@ def cells(run):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The layer has these parameters at every draw; what it is given to draw them by."""
+    """The correction has these parameters in every draw; yields the probabilities it was given."""
     given = []
 
     def draw(self, generator, b, number=1):
         given.append(b)
-        return [Tied(np.full(len(b), SHAPE), np.full(len(b), EXPONENT), self.num_records)] * number
+        return [
+            Overdispersion(np.full(len(b), SHAPE), np.full(len(b), EXPONENT), self.num_records)
+        ] * number
 
-    monkeypatch.setattr(Ties, "draw", draw)
+    monkeypatch.setattr(OverdispersionPosterior, "draw", draw)
     return given
 
 
@@ -116,10 +118,16 @@ def z_score(draws, means):
 
 
 def test_cells_that_the_sample_has_not_are_simulated_by_its_own_law(run, cells, monkeypatch):
-    layers, draw = [], Ties.draw
-    monkeypatch.setattr(Ties, "draw", lambda self, *args: layers.append(self) or draw(self, *args))
+    layers, draw = [], OverdispersionPosterior.draw
+    monkeypatch.setattr(
+        OverdispersionPosterior,
+        "draw",
+        lambda self, *args: layers.append(self) or draw(self, *args),
+    )
     bnp.population_risk(run, N + NEW, ties="on")
-    evaluator.Evaluator.of(run, N + NEW, lambda law: law.parameters(1)).draw_ties(jax.random.key(1))
+    evaluator.Evaluator.of(run, N + NEW, lambda law: law.parameters(1)).draw_overdispersion(
+        jax.random.key(1)
+    )
     for layer in layers:
         # Each is the probability b of some cell at some draw; few are near one of the others' q.
         near = []
@@ -150,8 +158,8 @@ def test_the_risk_of_the_finest_key_is_that_of_both_laws(run, cells, seen):
         assert z_score(risk.tau2, r2[:, unique].sum(axis=1)) < Z_LIMIT
         if ties != "off":
             beside = expected(counts, b, q, ties == "sensitivity")
-            assert z_score(risk.layer.tau1, beside[0].sum(axis=1)) < Z_LIMIT
-            assert z_score(risk.layer.tau2, beside[1][:, unique].sum(axis=1)) < Z_LIMIT
+            assert z_score(risk.overdispersion.tau1, beside[0].sum(axis=1)) < Z_LIMIT
+            assert z_score(risk.overdispersion.tau2, beside[1][:, unique].sum(axis=1)) < Z_LIMIT
             # Shape and exponent are those of the sample.
             np.testing.assert_allclose(np.concatenate(seen), b, rtol=1e-4)
             seen.clear()
@@ -198,7 +206,7 @@ def test_the_risk_of_coarser_keys_is_that_of_both_laws(run, cells, seen, ties):
 @pytest.mark.parametrize("ties", [True, False])
 def test_the_risk_of_protected_records_is_that_of_both_laws(run, cells, seen, ties):
     risks = ProtectedRisks(
-        run, N + NEW, ties=ties, num_draws=CHAINS * DRAWS, key=jax.random.key(5)
+        run, N + NEW, overdispersion=ties, num_draws=CHAINS * DRAWS, key=jax.random.key(5)
     )  # fmt: skip
     for text in KEYS:
         first, counts, b, q = on_key(run, cells, text)

@@ -14,8 +14,8 @@ The prior of shape and exponent was estimated from real populations. For each of
 fitted to a sample, and the pair of shape and exponent was found that best explains the counts of
 the population given the probabilities of the model; the prior is a distribution that was fitted to
 these pairs (experiments/accuracy/layer_prior). A small prior probability is left for the model
-without this layer of gamma variables, which is the limit of large shapes. The layer is evaluated on
-draws of a model that was fitted to the same counts without it. The likelihood of these counts would
+without gamma variables, which is the limit of large shapes. The likelihood is evaluated on draws of
+a model that was fitted to the same counts without them. The likelihood of these counts would
 therefore be too informative, and is raised to a power below one, which was chosen on the same
 populations (Bissiri, Holmes & Walker 2016, doi:10.1111/rssb.12158).
 """
@@ -41,9 +41,9 @@ SHAPES = np.logspace(-1.5, 5, 27)
 """Values of the shape of a cell that has one record of the sample on average."""
 
 MODEL_HOLDS = 1e8
-"""Shape that stands for infinity: the model holds without the layer."""
+"""Shape that stands for infinity: the model holds without overdispersion."""
 
-# Grid of exponents and shapes; the last shape means no ties.
+# Grid of exponents and shapes; the last shape means no overdispersion.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
 LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
@@ -51,15 +51,15 @@ LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
 (experiments/accuracy/layer_prior)."""
 
 DEGREES_OF_FREEDOM = 4.0
-"""Degrees of freedom of the prior, a bivariate t law with uncorrelated components."""
+"""Degrees of freedom of the prior, a bivariate t distribution with uncorrelated components."""
 
 PROBABILITY_MODEL_HOLDS = 0.05
-"""Prior probability that the model holds without the layer."""
+"""Prior probability that the model holds without overdispersion."""
 
 LIKELIHOOD_POWER = 0.5
 """Power of the likelihood of the sample's counts."""
 
-LAYER_DRAWS = 8
+AVERAGED_DRAWS = 8
 """Number of draws of shape and exponent over which expectations of a kept draw are averaged."""
 
 LARGEST_TABULATED = 32
@@ -77,12 +77,12 @@ NUM_DRAWS, NUM_SIMULATED = 32, 1024
 TIES = ("on", "sensitivity", "off")
 """Values of the option `ties`."""
 
-_TIES = 0x54494553
+_FOLD = 0x54494553
 
 
 @dataclass(frozen=True, eq=False)
-class Ties:
-    """Likelihood of the layer for the counts of a sample's cells."""
+class OverdispersionPosterior:
+    """Posterior of the correction given the counts of a sample's cells."""
 
     counts: np.ndarray
     """(C,) records of the sample in each of its cells."""
@@ -92,7 +92,9 @@ class Ties:
     """Records of the sample with missing values, which are in none of its cells."""
 
     @classmethod
-    def of(cls, run: RecordsRun, key: jax.Array, method: str, num_draws: int) -> "Ties":
+    def of(
+        cls, run: RecordsRun, key: jax.Array, method: str, num_draws: int
+    ) -> "OverdispersionPosterior":
         """Simulate records from draws of a run, to represent cells without a sample record.
 
         Parameters
@@ -108,7 +110,7 @@ class Ties:
         complete, counts = cells.codes[cells.complete], cells.counts[cells.complete]
         draws = run.spaced_parameters(NUM_DRAWS)
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
-        keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
+        keys = key_array(jax.random.fold_in(key, _FOLD), len(draws["alpha"]))
         codes, log_b = _simulate(
             run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED,
             num_levels=run.num_levels, method=method, num_draws=num_draws,
@@ -127,7 +129,7 @@ class Ties:
 
     @cached_property
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a shape and an exponent, as two arrays (G,); the last pair means no ties."""
+        """All pairs of a shape and an exponent, as two arrays (G,); the last means none."""
         exponents, shapes = zip(*_BLOCKS, strict=True)
         return np.concatenate(shapes), np.repeat(exponents, [len(x) for x in shapes])
 
@@ -138,8 +140,8 @@ class Ties:
         distance = ((np.log10(shape) - LOG10_SHAPE[0]) / LOG10_SHAPE[1]) ** 2
         distance += ((exponent - EXPONENT[0]) / EXPONENT[1]) ** 2
         density = (1 + distance / DEGREES_OF_FREEDOM) ** (-(DEGREES_OF_FREEDOM + 2) / 2)
-        tied = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
-        return np.log(np.append(tied, PROBABILITY_MODEL_HOLDS))
+        present = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
+        return np.log(np.append(present, PROBABILITY_MODEL_HOLDS))
 
     def probabilities(self, b: np.ndarray) -> np.ndarray:
         """Posterior probability (D, G) of every pair of the grid, given the model's b (D, C)."""
@@ -158,9 +160,9 @@ class Ties:
         Notes
         -----
         The counts are negative binomial, given that their sum is n. The probability of this sum is
-        approximated by a normal law. There are too many cells without records of the sample to list
-        them. Their sum is computed as an expectation over records that are simulated from the
-        model; it has no Monte Carlo error if the exponent is 1.
+        approximated by a normal distribution. There are too many cells without records of the
+        sample to list them. Their sum is computed as an expectation over records that are simulated
+        from the model; it has no Monte Carlo error if the exponent is 1.
         """
         if not self.num_records:
             return np.zeros((len(b), len(self.log_prior)))
@@ -231,7 +233,9 @@ class Ties:
         empty = self.num_records * np.mean(np.log1p(excess) / excess, axis=1)
         return empty, np.mean(excess, axis=1)
 
-    def draw(self, generator: np.random.Generator, b: np.ndarray, number: int = 1) -> list["Tied"]:
+    def draw(
+        self, generator: np.random.Generator, b: np.ndarray, number: int = 1
+    ) -> list["Overdispersion"]:
         """Draw shapes and exponents given the model's probabilities (D, C) of each draw.
 
         Each kept draw has its own posterior of shape and exponent; if several draws shared one,
@@ -250,7 +254,7 @@ class Ties:
         # of the sample in what is returned.
         total = self.num_records + self.incomplete
         share = self.num_records / total if self.num_records else 1.0
-        return [Tied(shape[x] * share ** exponent[x], exponent[x], total)
+        return [Overdispersion(shape[x] * share ** exponent[x], exponent[x], total)
                 for x in np.transpose(chosen)]  # fmt: skip
 
 
@@ -270,18 +274,18 @@ def _log_probability(expected: np.ndarray, counts: np.ndarray) -> tuple[np.ndarr
     return np.concatenate(log_p), np.concatenate(excess)
 
 
-class Tied(NamedTuple):
-    """Parameters of the layer for each of some draws."""
+class Overdispersion(NamedTuple):
+    """Parameters of the correction for each of some draws."""
 
     shape: np.ndarray
-    """(D,) shape of a cell with one expected sample record; `MODEL_HOLDS` means no ties."""
+    """(D,) shape of a cell with one expected sample record; `MODEL_HOLDS` means none."""
     exponent: np.ndarray
     """(D,) exponent by which the shape grows with the model's probability of a cell."""
     num_records: int
     """Size n of the sample."""
 
     def shape_of(self, b: np.ndarray) -> np.ndarray:
-        """Shape of the law of each cell's probability, given the model's probability b (D, ...)."""
+        """Shapes of the gamma distributions of cell probabilities, given the model's b (D, ...)."""
         of_draw = (-1,) + (1,) * (b.ndim - 1)
         expected = self.num_records * np.maximum(b, 1e-300)
         return self.shape.reshape(of_draw) * expected ** self.exponent.reshape(of_draw)
@@ -298,12 +302,12 @@ class Tied(NamedTuple):
         num_new
             N - n unsampled records.
         log_q
-            The same as `log_b` for an unsampled record, if its law differs.
+            The same as `log_b` for an unsampled record, if its distribution differs.
 
         Notes
         -----
         F - 1 is negative binomial of size shape_c + 1 and mean (N - n) q_c (shape_c + 1) / (shape_c
-        + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell. The layer
+        + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell. The correction
         multiplies the model's probability of a cell by the same factor in the sample and outside
         it.
         """

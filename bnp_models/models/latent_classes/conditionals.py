@@ -1,6 +1,10 @@
-"""Classes of the records: their labels, missing values, split-merge moves and order."""
+"""Conditionals of a sweep: classes and missing values of records, parameters, moves of classes.
+
+Those of parameters under structural zeros are in `truncated`.
+"""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +23,14 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys, key_array
-from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
+    LatentClassOptions,
     LatentClassState,
     count_levels,
     label_records,
 )
+from bnp_models.models.level_prior import update_shape
 
 
 @jax.named_scope("update_classes")
@@ -216,6 +221,51 @@ def _split_or_merge(
     return dataclasses.replace(state, log_pi=log_pi, log_lambda=log_lambda), records, accepted
 
 
+class Drawn(NamedTuple):
+    """Drawn parameters of the classes, except the concentration."""
+
+    log_pi: Float[Array, " K"]
+    """Log weights before truncation."""
+    log_lambda: Float[Array, "R K"]
+    """Log level probabilities before truncation."""
+    level_shape: Float[Array, " R"]
+    """Dirichlet shapes of their prior."""
+    log_mass: Float[Array, " K"]
+    """log F_k, the feasible mass of each class."""
+    sum_log_1mv: Float[Array, ""]
+    """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
+    augmented: Int[Array, ""] | int = 0
+    """Number of records drawn in the impossible region; -1 if there were too many to count."""
+    accepted: Float[Array, ""] | float = 1.0
+    """Share of accepted Metropolis-Hastings proposals; 1 if there was none."""
+
+
+def draw_level_shape(
+    model: LatentClassOptions,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+) -> Float[Array, " R"]:
+    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
+
+    The level probabilities must be drawn again before they are used. The counts are those of
+    complete records.
+    """
+    levels = data.levels.with_shape(state.level_shape)
+    return update_shape(model, key, counts, levels)
+
+
+def draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
+    """Draw level probabilities, their prior and sticks, given the counts of the sample."""
+    alpha = state.alpha
+    key_shape, key_levels, key_pi, *_ = keys
+    level_shape = draw_level_shape(model, key_shape, state, data, counts)
+    log_lambda = data.levels.with_shape(level_shape).draw(key_levels, counts)
+    log_pi, sum_log_1mv = model.draw_weights(key_pi, class_counts, alpha)
+    return Drawn(log_pi, log_lambda, level_shape, jnp.zeros_like(log_pi), sum_log_1mv)
+
+
 @jax.named_scope("update_order")
 def update_order(
     model: LatentClassOptions,
@@ -224,7 +274,7 @@ def update_order(
     log_mass: Float[Array, " K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, " K"]]:
-    """Exchange classes between weights, then exchange classes with their weights in the order.
+    """Exchange classes and leave the weights in place, then exchange classes with their weights.
 
     Returns
     -------
@@ -233,7 +283,8 @@ def update_order(
 
     Notes
     -----
-    If each class is truncated separately, the sticks are the observed weights, which are moved.
+    If each class is truncated separately, the weights here are those after truncation, because
+    these have the stick-breaking prior.
     """
     key_swap, key_reorder = Keys(key, 2)
     log_weight = state.log_pi + log_mass if model.by_class else state.log_pi

@@ -1,6 +1,4 @@
-"""Level probabilities, weights and concentration of latent classes, given the labels."""
-
-from typing import NamedTuple
+"""Level probabilities and weights of latent classes under structural zeros, given the labels."""
 
 import jax
 import jax.numpy as jnp
@@ -22,80 +20,13 @@ from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.level_prior import update_level_prior_given_levels
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.latent_classes.options import LatentClassOptions
-from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
-from bnp_models.models.level_prior import learns_levels, update_shape
-
-
-class Drawn(NamedTuple):
-    """Drawn parameters of the classes, except the concentration."""
-
-    log_pi: Float[Array, " K"]
-    """Log weights before truncation."""
-    log_lambda: Float[Array, "R K"]
-    """Log level probabilities before truncation."""
-    level_shape: Float[Array, " R"]
-    """Dirichlet shapes of their prior."""
-    log_mass: Float[Array, " K"]
-    """log F_k, the feasible mass of each class."""
-    sum_log_1mv: Float[Array, ""]
-    """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
-    augmented: Int[Array, ""]
-    """Number of records drawn in the impossible region; -1 if there were too many to count."""
-    accepted: Float[Array, ""]
-    """Share of accepted Metropolis-Hastings proposals; 1 if there was none."""
-
-
-@jax.named_scope("update_parameters")
-def update_parameters_marginal(
-    model: LatentClassOptions,
-    key: Key[Array, ""],
-    state: LatentClassState,
-    data: LatentClassData,
-    counts: Int[Array, "R K"],
-    class_counts: Int[Array, " K"],
-) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
-    """Draw level probabilities, weights and alpha, with the impossible records integrated out.
-
-    Parameters
-    ----------
-    counts, class_counts
-        Number of records of each class with each level, and of each class, from `count_levels`.
-
-    Returns
-    -------
-    state
-        Drawn parameters.
-    log_mass, augmented, accepted
-        As in `Drawn`.
-    """
-    *step_keys, key_alpha, key_shape = Keys(key, 7)
-    if not data.constrained:
-        draw = _draw_without_zeros
-    elif model.by_class:
-        draw = _draw_truncated_classes
-    else:
-        draw = _draw_truncated_mixture
-    drawn = draw(model, (key_shape, *step_keys), state, data, counts, class_counts)
-    alpha = model.draw_alpha(key_alpha, drawn.sum_log_1mv)
-    state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
-    return state, drawn.log_mass, drawn.augmented, drawn.accepted
-
-
-def draw_level_shape(
-    model: LatentClassOptions,
-    key: Key[Array, ""],
-    state: LatentClassState,
-    data: LatentClassData,
-    counts: Int[Array, "R K"],
-) -> Float[Array, " R"]:
-    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
-
-    The level probabilities must be drawn again before they are used. The counts are those of
-    complete records.
-    """
-    levels = data.levels.with_shape(state.level_shape)
-    return update_shape(model, key, counts, levels)
+from bnp_models.models.latent_classes.conditionals import Drawn, draw_level_shape
+from bnp_models.models.latent_classes.state import (
+    LatentClassData,
+    LatentClassOptions,
+    LatentClassState,
+)
+from bnp_models.models.level_prior import learns_levels
 
 
 def _draw_level_shape_truncated(model, key, state, data, counts):
@@ -113,26 +44,8 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
     return jnp.where(levels.at_nodes(data.feasible.free) > 0, free, constrained)
 
 
-def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Draw level probabilities, their prior and sticks, given the counts of the sample."""
-    alpha = state.alpha
-    key_shape, key_levels, key_pi, *_ = keys
-    level_shape = draw_level_shape(model, key_shape, state, data, counts)
-    log_lambda = data.levels.with_shape(level_shape).draw(key_levels, counts)
-    log_pi, sum_log_1mv = model.draw_weights(key_pi, class_counts, alpha)
-    return Drawn(
-        log_pi=log_pi,
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=jnp.zeros_like(log_pi),
-        sum_log_1mv=sum_log_1mv,
-        augmented=jnp.zeros((), jnp.int32),
-        accepted=jnp.ones_like(alpha),
-    )
-
-
-def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
-    """Draw level probabilities of truncated classes, and sticks of the observed weights."""
+def draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
+    """Draw level probabilities and weights of classes that are truncated separately."""
     key_shape, key_levels, key_rho, *_ = keys
     level_shape = _draw_level_shape_truncated(model, key_shape, state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
@@ -142,18 +55,11 @@ def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> D
     )  # fmt: skip
     log_rho, sum_log_1mv = model.draw_weights(key_rho, class_counts, state.alpha)
     log_pi = log_rho - log_mass
-    return Drawn(
-        log_pi=log_pi - jax.nn.logsumexp(log_pi),
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=log_mass,
-        sum_log_1mv=sum_log_1mv,
-        augmented=jnp.zeros((), jnp.int32),
-        accepted=accepted,
-    )
+    log_pi = log_pi - jax.nn.logsumexp(log_pi)
+    return Drawn(log_pi, log_lambda, level_shape, log_mass, sum_log_1mv, accepted=accepted)
 
 
-def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Drawn:
+def draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Drawn:
     """Draw level probabilities and weights of a mixture that is truncated as a whole.
 
     Impossible records are drawn only as counts by class, for the update of the sticks. They are not
@@ -175,16 +81,11 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     too_many = _too_many(augmented)
     augmented = jnp.where(too_many, 0, augmented)
     log_sticks, sum_log_1mv = model.draw_weights(key_sticks, class_counts + augmented, alpha)
-    return Drawn(
-        # If the impossible records cannot be counted, the weights that were drawn before stay.
-        log_pi=jnp.where(too_many, log_pi, log_sticks),
-        log_lambda=log_lambda,
-        level_shape=level_shape,
-        log_mass=log_mass,
-        sum_log_1mv=jnp.where(too_many, log_pi[-1], sum_log_1mv),
-        augmented=jnp.where(too_many, -1, jnp.sum(augmented)),
-        accepted=accepted,
-    )
+    # If there are too many impossible records to count, the weights drawn before are kept.
+    sum_log_1mv = jnp.where(too_many, log_pi[-1], sum_log_1mv)
+    log_pi = jnp.where(too_many, log_pi, log_sticks)
+    augmented = jnp.where(too_many, -1, jnp.sum(augmented))
+    return Drawn(log_pi, log_lambda, level_shape, log_mass, sum_log_1mv, augmented, accepted)
 
 
 def draw_augmented(

@@ -1,4 +1,4 @@
-"""The layer for ties: its likelihood, risks given it, and samples with and without ties."""
+"""The correction for overdispersion: its likelihood, risks, and samples with and without it."""
 
 import dataclasses
 
@@ -10,10 +10,10 @@ from harness import Z_LIMIT
 from scipy import stats
 
 import bnp_models as bnp
-from bnp_models.inference.run import Settings
-from bnp_models.risk import ties
+from bnp_models.inference.trace import Settings
+from bnp_models.risk import overdispersion
 from bnp_models.risk.evaluator import record_risks
-from bnp_models.risk.ties import Tied, Ties
+from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -54,9 +54,9 @@ def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
     """Two cells seen and forty alike that are not, against negative binomials of all of them."""
     b, counts = np.array([0.4, 0.2]), np.array([2, 1])
     unseen = np.full(40, 0.4 / 40)
-    layer = Ties(counts, unseen[:1])
+    layer = OverdispersionPosterior(counts, unseen[:1])
     everywhere = np.append(b, unseen)
-    of_cells = Tied(*layer.grid, 3).shape_of(np.tile(everywhere, (len(layer.grid[0]), 1)))
+    of_cells = Overdispersion(*layer.grid, 3).shape_of(np.tile(everywhere, (len(layer.grid[0]), 1)))
     size, success = of_cells, of_cells / (of_cells + 3 * everywhere)
     log_p = stats.nbinom.logpmf(np.append(counts, np.zeros(40)), size, success).sum(axis=1)
     variance = stats.nbinom.var(size, success).sum(axis=1)
@@ -65,18 +65,18 @@ def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
     np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-5)
 
 
-@pytest.mark.parametrize("largest", [ties.LARGEST_TABULATED, 3, 0])
+@pytest.mark.parametrize("largest", [overdispersion.LARGEST_TABULATED, 3, 0])
 def test_cells_that_are_summed_by_splines_have_their_own_likelihoods(largest, monkeypatch):
     """Of two draws, counts from one to more than are tabulated, and cells that are very rare."""
-    monkeypatch.setattr(ties, "LARGEST_TABULATED", largest)
+    monkeypatch.setattr(overdispersion, "LARGEST_TABULATED", largest)
     rng = np.random.default_rng(3)
     b = rng.dirichlet(np.full(400, 0.3), 2) * 0.8
     b[:, 0] = 0.08
     counts = 1 + rng.poisson(600 * b[0])
     b[:, counts == 1] = np.maximum(b[:, counts == 1], 1e-9)
     b = np.maximum(b, 1e-7 * (counts > 1))
-    assert counts.max() > ties.LARGEST_TABULATED and (b < 1e-8).any()
-    layer = Ties(counts, np.array([1e-5]))
+    assert counts.max() > overdispersion.LARGEST_TABULATED and (b < 1e-8).any()
+    layer = OverdispersionPosterior(counts, np.array([1e-5]))
     shape, exponent = layer.grid
     for row, found in zip(b, layer.log_likelihood(b), strict=True):
         expected = counts.sum() * row
@@ -93,13 +93,13 @@ def test_cells_that_are_summed_by_splines_have_their_own_likelihoods(largest, mo
         np.testing.assert_allclose(found - found[-1], log_p - log_p[-1], atol=1e-3)
 
 
-@pytest.mark.parametrize("count", [1, ties.LARGEST_TABULATED + 1])
+@pytest.mark.parametrize("count", [1, overdispersion.LARGEST_TABULATED + 1])
 def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
     """In single precision the model may have no probability at all for a cell of the sample."""
-    layer = Ties(np.array([3, count]), np.array([0.01]))
+    layer = OverdispersionPosterior(np.array([3, count]), np.array([0.01]))
     excluded, rare, rarer = (
         layer.log_likelihood(np.array([[0.4, expected / (3 + count)]]))
-        for expected in (0.0, ties.LEAST_EXPECTED, ties.LEAST_EXPECTED / 10)
+        for expected in (0.0, overdispersion.LEAST_EXPECTED, overdispersion.LEAST_EXPECTED / 10)
     )
     assert np.isfinite(rare).all()
     np.testing.assert_allclose(excluded, rare, rtol=1e-6)
@@ -107,11 +107,16 @@ def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
 
 
 def test_the_prior_is_a_t_law_on_the_grid():
-    layer = Ties(np.array([1]), np.array([1.0]))
+    layer = OverdispersionPosterior(np.array([1]), np.array([1.0]))
     shape, exponent = layer.grid
-    (at_shape, of_shape), (at_exponent, of_exponent) = ties.LOG10_SHAPE, ties.EXPONENT
+    (at_shape, of_shape), (at_exponent, of_exponent) = (
+        overdispersion.LOG10_SHAPE,
+        overdispersion.EXPONENT,
+    )
     law = stats.multivariate_t(
-        [at_shape, at_exponent], np.diag([of_shape**2, of_exponent**2]), ties.DEGREES_OF_FREEDOM
+        [at_shape, at_exponent],
+        np.diag([of_shape**2, of_exponent**2]),
+        overdispersion.DEGREES_OF_FREEDOM,
     )
     density = law.pdf(np.stack([np.log10(shape[:-1]), exponent[:-1]], axis=1))
     found = np.exp(layer.log_prior)
@@ -121,7 +126,7 @@ def test_the_prior_is_a_t_law_on_the_grid():
 
 def test_several_draws_of_one_kept_draw_are_spread_over_the_posterior():
     b, counts = np.array([0.4, 0.2]), np.array([2, 1])
-    layer, generator = Ties(counts, np.array([0.01])), np.random.default_rng(0)
+    layer, generator = OverdispersionPosterior(counts, np.array([0.01])), np.random.default_rng(0)
     several = layer.draw(generator, np.tile(b, (500, 1)), 4)
     cumulative = np.append(0, np.cumsum(layer.probabilities(b[None])[0]))
     pairs = list(zip(*layer.grid, strict=True))
@@ -138,7 +143,7 @@ def test_several_draws_of_one_kept_draw_are_spread_over_the_posterior():
 def test_with_the_exponent_one_it_is_the_urn():
     """Records of two cells, in turn, by the Dirichlet process of concentration shape n."""
     b, counts = np.array([0.02, 0.05]), np.array([200, 100])
-    layer = Ties(counts, np.array([1e-6, 1e-3]))
+    layer = OverdispersionPosterior(counts, np.array([1e-6, 1e-3]))
     shape, exponent = layer.grid
     c = shape[exponent == 1] * 300
     log_urn = sum(
@@ -153,7 +158,7 @@ def test_with_the_exponent_one_it_is_the_urn():
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_risks_are_those_of_the_negative_binomial(exponent):
     b, num_records, num_new = np.array([1e-9, 1e-5, 1e-4, 1e-3, 0.01]), 500, 20_000
-    tied = Tied(np.array([0.3, 40.0]), np.full(2, exponent), num_records)
+    tied = Overdispersion(np.array([0.3, 40.0]), np.full(2, exponent), num_records)
     r1, r2 = tied.record_risks(np.log(np.tile(b, (2, 1))), num_new)
     shape = tied.shape_of(np.tile(b, (2, 1)))
     joined = np.arange(100_000)[:, None, None]
@@ -167,7 +172,7 @@ def test_risks_are_those_of_the_negative_binomial(exponent):
 def test_probabilities_of_cells_have_the_law_whose_risks_are_told():
     """E (1 - p)^M of the draws is r_1 as it is evaluated, which counts the cell's own record."""
     b, num_records, num_new = np.array([1e-5, 1e-3]), 500, 2000
-    tied = Tied(np.full(20_000, 0.8), np.full(20_000, 0.5), num_records)
+    tied = Overdispersion(np.full(20_000, 0.8), np.full(20_000, 0.5), num_records)
     log_b = np.log(np.tile(b, (20_000, 1)))
     p = tied.draw_probabilities(np.random.default_rng(0), np.exp(log_b))
     difference = np.exp(-num_new * p) - tied.record_risks(log_b, num_new)[0]
@@ -177,34 +182,34 @@ def test_probabilities_of_cells_have_the_law_whose_risks_are_told():
 
 def test_a_large_shape_leaves_the_risks_of_the_model():
     log_b = np.log([[1e-9, 1e-6, 1e-4]])
-    found = Tied(np.array([1e12]), np.array([0.5]), 500).record_risks(log_b, 20_000)
+    found = Overdispersion(np.array([1e12]), np.array([0.5]), 500).record_risks(log_b, 20_000)
     np.testing.assert_allclose(found, record_risks(log_b, 20_000), rtol=1e-3)
 
 
 def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_truths=None):
-    """Ranks of the true tau_1 and shape among 99 draws, of populations drawn from the layer.
+    """Ranks of the true tau_1 and shape among 99 draws, of populations with overdispersion.
 
     `size_of_uniques` 0 is an error: the unique's own record does not count. `prior_of_truths` is
-    another prior of pairs of a shape and an exponent where it is not the layer's.
+    the prior of pairs of a shape and an exponent, if it differs from the prior of the correction.
     """
     num_cells, num_records, population_size = 4000, 400, 12_000
-    shapes, exponents = Ties(np.array([1]), np.array([1.0])).grid
+    shapes, exponents = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid
     ranks = []
     for _ in range(number):
         b = rng.standard_gamma(0.3, num_cells)
         b /= b.sum()
-        prior = np.exp(Ties(np.array([1]), b).log_prior)
+        prior = np.exp(OverdispersionPosterior(np.array([1]), b).log_prior)
         g = rng.choice(len(shapes), p=prior if prior_of_truths is None else prior_of_truths)
-        one = Tied(shapes[[g]], exponents[[g]], num_records)
+        one = Overdispersion(shapes[[g]], exponents[[g]], num_records)
         shape = one.shape_of(b[None])[0]
         p = b / shape * rng.standard_gamma(shape)
         counts = rng.multinomial(num_records, p / p.sum())
         new = rng.multinomial(population_size - num_records, p / p.sum())
         seen, unique = counts > 0, counts == 1
         simulated = rng.choice(num_cells, 4000, p=b)
-        layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
+        layer = OverdispersionPosterior(counts[seen], b[simulated[~seen[simulated]]])
         chosen = rng.choice(len(shapes), 99, p=layer.probabilities(b[None, seen])[0])
-        draws = Tied(shapes[chosen], exponents[chosen], num_records)
+        draws = Overdispersion(shapes[chosen], exponents[chosen], num_records)
         b_unique = np.tile(b[unique], (99, 1))
         of_unique = draws.shape_of(b_unique)
         q = draws.draw_probabilities(rng, b_unique)
@@ -225,7 +230,7 @@ def p_values(ranks):
 @pytest.mark.long
 def test_the_layer_is_calibrated(monkeypatch):
     """With its whole likelihood: of a power of it, intervals are wider than they need be here."""
-    monkeypatch.setattr(ties, "LIKELIHOOD_POWER", 1.0)
+    monkeypatch.setattr(overdispersion, "LIKELIHOOD_POWER", 1.0)
     assert min(p_values(ranks_of_truths(np.random.default_rng(0), 300))) > P_LIMIT
 
 
@@ -238,7 +243,7 @@ def test_the_layer_is_calibrated(monkeypatch):
     ],
 )
 def test_errors_of_the_layer_are_seen(monkeypatch, number, error, seen_in):
-    monkeypatch.setattr(ties, "LIKELIHOOD_POWER", 1.0)
+    monkeypatch.setattr(overdispersion, "LIKELIHOOD_POWER", 1.0)
     ranks = ranks_of_truths(np.random.default_rng(0), number, **error)
     assert p_values(ranks)[seen_in] < P_LIMIT
 
@@ -253,7 +258,10 @@ def test_with_ties_the_truth_is_held(latent):
         sample = rng.choice(POPULATION, 800, replace=False)
         run = run_on(latent, people[sample], pi, levels)
         found = bnp.population_risk(run, POPULATION)
-        assert 30 < 800 * np.median(found.layer.shape) < 300 and found.layer.exponent.mean() > 0.7
+        assert (
+            30 < 800 * np.median(found.overdispersion.shape) < 300
+            and found.overdispersion.exponent.mean() > 0.7
+        )
         with_ties = with_ties + found.tau1.ravel()
         without = without + bnp.population_risk(run, POPULATION, ties="off").tau1.ravel()
         _, cell, counts = np.unique(people, axis=0, return_inverse=True, return_counts=True)
@@ -269,6 +277,8 @@ def test_where_the_model_is_right_little_changes(latent):
     run = run_on(latent, draw_records(rng, pi, levels, 400), pi, levels)
     with_ties = bnp.population_risk(run, POPULATION)
     without = bnp.population_risk(run, POPULATION, ties="off")
-    assert np.median(with_ties.layer.shape) > 10 and without.layer is None
+    assert np.median(with_ties.overdispersion.shape) > 10 and without.overdispersion is None
+    with pytest.warns(DeprecationWarning, match="is PopulationRisk.overdispersion now"):
+        assert with_ties.layer is with_ties.overdispersion
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05

@@ -1,0 +1,72 @@
+"""The size of the population, which an option gives, or weights that add up to it."""
+
+import dataclasses
+import logging
+from typing import TypeVar
+
+import numpy as np
+
+from bnp_models.cli.commands import Protect, Risk
+from bnp_models.cli.options import UsageError
+from bnp_models.cli.parts import Data
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import WeightedMicrodata
+
+_LOG = logging.getLogger(__name__)
+
+Sized = TypeVar("Sized", Risk, Protect)
+
+
+def require_population(command: Risk | Protect) -> None:
+    """Refuse a command without the size of the population, and without weights.
+
+    Raises
+    ------
+    UsageError
+        It says what is needed.
+    """
+    if command.population_size is None and command.data.weights is None:
+        raise UsageError(
+            "--population-size: is needed: the number of persons in the population, including "
+            "those in the sample; or give --weights, if the weights add up to it"
+        )
+
+
+def weights_of(table: Records | Households) -> np.ndarray | None:
+    """Design weights (n,) of the records, None if they have none."""
+    return table.weights if isinstance(table, WeightedMicrodata) else None
+
+
+def with_population(command: Sized, weights: np.ndarray | None) -> Sized:
+    """The command with the size of the population: as given, else the sum of the weights.
+
+    Raises
+    ------
+    MicrodataError
+        If the weights add up to the number of records or less.
+    """
+    require_population(command)
+    if command.population_size is not None:
+        return command
+    assert weights is not None
+    return dataclasses.replace(command, population_size=_sum_of(command.data, weights))
+
+
+def _sum_of(data: Data, weights: np.ndarray) -> int:
+    """The sum of design weights, as a number of persons, which is said."""
+    total = round(float(weights.sum()))
+    if total <= len(weights):
+        raise MicrodataError(
+            f"the weights add up to {total:,}, and there are {len(weights):,} records: these "
+            "weights do not count the persons of the population; give --population-size, and "
+            "weights that add up to it",
+            file=data.sample, column=data.weights,
+        )  # fmt: skip
+    _LOG.warning(
+        "%s: --population-size is not given; the weights in column %r add up to %s, and this is "
+        "taken for the number of persons in the population",
+        data.sample, data.weights, f"{total:,}",
+    )  # fmt: skip
+    return total
