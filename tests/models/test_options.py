@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import pandas as pd
 import pytest
 
@@ -67,4 +68,15 @@ def test_every_field_is_an_option_and_in_the_docstring(model):
     }
     assert options.keys() <= {name.strip() for name in named}
     assert all(vars(model())[name] == one.default for name, one in options.items()
-               if name not in ("ordered",))  # fmt: skip
+               if name not in ("ordered", "member_components"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [({}, 40), ({"member_classes": "nested"}, 15), ({"member_components": 3}, 3)],
+)
+def test_default_number_of_member_classes(options, number):
+    model = bnp.NDPMPM(**options)
+    assert model.member_components == number
+    assert model.member_classes == options.get("member_classes", "shared")
+    assert number not in jax.tree.leaves(model)
