@@ -28,7 +28,7 @@ from bnp_models.evaluation.attack.household_probabilities import (
     log_possible_by_size,
 )
 from bnp_models.evaluation.attack.targets import over_draws
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.rules.census import census_relationships
 from bnp_models.synthesis.posterior_margins import worst_margins
@@ -132,7 +132,7 @@ def measure(folder, case):
     margins = bnp.level_margins(run)
     worst = next(iter(worst_margins(margins, 1).values()))
     varies = np.ptp(margins.draws, axis=(0, 1)) > 0
-    effective = [diagnose(x)["ess_bulk"] for x in np.moveaxis(margins.draws[:, :, varies], 2, 0)]
+    effective = [figures_of(x)["ess_bulk"] for x in np.moveaxis(margins.draws[:, :, varies], 2, 0)]
     effective = np.array([x or np.nan for x in effective])
     log_p = log_predictive(run, held_out)
     each = mean_log(log_p, (0, 1))
@@ -145,8 +145,8 @@ def measure(folder, case):
         "overlaps": int(relations["overlaps"].sum()), "covers": int(relations["covers"].sum()),
         "quantities": len(relations), "cpu_compiling": compiled - began, "cpu": cpu,
         "sweeps_cpu_second": sweeps / cpu,
-        "rhat_log_likelihood": diagnose(draws["log_likelihood"])["rhat"],
-        "rhat_margin": diagnose(worst)["rhat"], "rhat_alpha": diagnose(draws["alpha"])["rhat"],
+        "rhat_log_likelihood": figures_of(draws["log_likelihood"])["rhat"],
+        "rhat_margin": figures_of(worst)["rhat"], "rhat_alpha": diagnose(draws["alpha"])["rhat"],
         "ess_margin_least": np.nanmin(effective), "ess_margin_median": np.nanmedian(effective),
         "ess_median_cpu_second": np.nanmedian(effective) / cpu,
         "log_likelihood": " ".join(
