@@ -226,11 +226,12 @@ class HouseholdFit(HouseholdColumns):
         "label such as Householder, or a label of --roles, says who is the head; a household that "
         "does not have exactly one head is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
-        "number of classes of members in each class of households (default: 15)")  # fmt: skip
+        "number of classes of members: of all that classes of households share (default: 40), or "
+        "of each class of households, if they are nested (default: 15)")  # fmt: skip
     member_classes: str | None = option(choices=("nested", "shared"), help=
         "nested: each class of households has its own classes of members, as in the paper; shared: "
         "all classes of households have the same classes of members, with different weights "
-        "(default: nested)")  # fmt: skip
+        "(default: shared)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
         "variables that are modelled relative to the value of the head: by the difference, if the "
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "

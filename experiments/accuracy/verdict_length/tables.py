@@ -11,8 +11,8 @@ import pandas as pd
 from bnp_models.inference.convergence import (
     ENDS,
     MAX_RHAT,
-    FigureErrors,
     Converged,
+    FigureErrors,
     monte_carlo_errors,
 )
 from bnp_models.risk.verdict import MARGIN
