@@ -146,7 +146,7 @@ def measure(folder, case):
         "quantities": len(relations), "cpu_compiling": compiled - began, "cpu": cpu,
         "sweeps_cpu_second": sweeps / cpu,
         "rhat_log_likelihood": figures_of(draws["log_likelihood"])["rhat"],
-        "rhat_margin": figures_of(worst)["rhat"], "rhat_alpha": diagnose(draws["alpha"])["rhat"],
+        "rhat_margin": figures_of(worst)["rhat"], "rhat_alpha": figures_of(draws["alpha"])["rhat"],
         "ess_margin_least": np.nanmin(effective), "ess_margin_median": np.nanmedian(effective),
         "ess_median_cpu_second": np.nanmedian(effective) / cpu,
         "log_likelihood": " ".join(
