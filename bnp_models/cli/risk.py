@@ -9,10 +9,12 @@ import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
+from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
+from bnp_models.cli.household_risk import run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.models import CELL_MODELS
+from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.population import require_population, weights_of, with_population
@@ -88,7 +90,10 @@ class _Checked(NamedTuple):
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    command = with_unit(command)
     require_population(command)
+    if command.fit.model in HOUSEHOLD_MODELS:
+        return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
         _refuse_with_cells(command)
         return with_strictness(command.limits, run_cell_risk(command), document)
@@ -155,6 +160,7 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     with located(data):
         check_table(records_of(table), command.size, command.all_records, complete=False)
         check_weights_for(data, table, command.size)
+    tell_of_households(data, records_of(table))
     return _Checked(coarsenings, ids, scores, missing_keys)
 
 

@@ -201,7 +201,8 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     model, prior = inputs.model, {}
     if isinstance(model, LevelPriorOptions):
         prior = {"level_prior": document_of_prior(model)}
-    components = {"components", "member_components"}.intersection(MODELS[fit.model].options)
+    names_of_classes = {"components", "member_components", "member_classes"}
+    components = names_of_classes.intersection(MODELS[fit.model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {
         "model": fit.model,

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -160,12 +160,22 @@ ENDS = (0.025, 0.975)
 """Probabilities of the ends of a 95% interval."""
 
 
-def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, float]:
-    """Monte Carlo standard errors of the ends of the 95% interval of one scalar.
+class FigureErrors(NamedTuple):
+    """Monte Carlo standard errors of figures of one scalar."""
 
-    The error of an end is that of a quantile (Vehtari et al. 2021, doi:10.1214/20-BA1221), or, if
-    it is larger, the standard error of the mean of the chains' own quantiles. It is multiplied by
-    R-hat, because chains that disagree may have missed a part of the posterior.
+    mean: float
+    low: float
+    """Of the lower end of the 95% interval."""
+    high: float
+    """Of the upper end."""
+
+
+def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
+    """Monte Carlo standard errors of the mean and of the ends of the 95% interval of one scalar.
+
+    The error of a figure is the one by Vehtari et al. (2021, doi:10.1214/20-BA1221), or, if it is
+    larger, the standard error of the mean of the chains' own figures. It is multiplied by R-hat,
+    because chains that disagree may have missed a part of the posterior.
 
     Parameters
     ----------
@@ -174,28 +184,28 @@ def interval_errors(values: np.ndarray, superchain: int = 1) -> tuple[float, flo
 
     Returns
     -------
-    low, high
+    errors
         nan if a chain has fewer than 4 draws. One chain has only the first of the two errors.
     """
     if values.shape[1] < MIN_DRAWS:
-        return math.nan, math.nan
+        return FigureErrors(math.nan, math.nan, math.nan)
     from arviz_stats.base import array_stats
 
     factor = max(figures_of(values, superchain)["rhat"] or 1.0, 1.0)
     values = np.asarray(values, np.float64)
-    own = np.quantile(values, ENDS, axis=1)
-    between = own.std(axis=1, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(2)
+    own = np.concatenate([values.mean(axis=1)[None], np.quantile(values, ENDS, axis=1)])
+    between = own.std(axis=1, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(3)
+    kinds = [("mean", None), *(("quantile", p) for p in ENDS)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        of_quantiles = [
-            array_stats.mcse(values, chain_axis=0, draw_axis=1, method="quantile", prob=p)
-            for p in ENDS
+        within = [
+            array_stats.mcse(values, chain_axis=0, draw_axis=1, method=method, prob=prob)
+            for method, prob in kinds
         ]
-    low, high = (
+    return FigureErrors(*(
         factor * max(float(error), float(other))
-        for error, other in zip(of_quantiles, between, strict=True)
-    )
-    return low, high
+        for error, other in zip(within, between, strict=True)
+    ))  # fmt: skip
 
 
 def batches_of(num_chains: int, num_draws: int) -> np.ndarray:

@@ -115,7 +115,7 @@ def risk_summary(
         usable=use,
         verdict=_verdict(risk, limits, *allows_verdict(diagnosis, risk, checks, validation)),
         diagnostics=diagnosis.figures,
-        stopping=_stopping(run, diagnosis),
+        stopping=stopping(run, diagnosis),
         modes=diagnosis.modes.document(),
         components=np.mean(run.draws["components"]),
         level_prior=level_prior(run),
@@ -127,7 +127,7 @@ def risk_summary(
         **({} if baselines is None else baselines.document()),
         what_if=None if coarser is None else what_if(coarser),
         warnings=warnings_with(diagnosis, checks, validation),
-        **_timing(run),
+        **timing(run),
     )
 
 
@@ -332,7 +332,7 @@ def run_summary(
         version=__version__,
         device=run.device,
         diagnostics=diagnosis.figures,
-        stopping=_stopping(run, diagnosis),
+        stopping=stopping(run, diagnosis),
         modes=diagnosis.modes.document(),
         active_components=np.mean(run.draws["components"]),
         level_prior=level_prior(run),
@@ -344,7 +344,7 @@ def run_summary(
             *([] if checks is None else checks.warnings(of_files=True)),
             *weights,
         ],
-        **_timing(run),
+        **timing(run),
     )
 
 
@@ -353,7 +353,7 @@ def equivalences(conditions: StructuralZeros) -> list[str]:
     return [str(equivalence) for equivalence in conditions.equivalences]
 
 
-def _stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
+def stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
     """Entry "stopping" of a run of ``sample(until=...)``; nothing of another.
 
     "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps,
@@ -384,7 +384,7 @@ def weight_warnings(run: Run) -> list[str]:
     return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
 
 
-def _timing(run: Run) -> dict[str, Any]:
+def timing(run: Run) -> dict[str, Any]:
     """Entries that depend on the clock."""
     return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},

@@ -336,7 +336,7 @@ def population_risk(
     check_kind(Run, "population_risk(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
     check_choice(MISSING_KEYS, missing_keys=missing_keys)
-    thin = _checked_thin(thin, run.settings)
+    thin = checked_thin(thin, run.settings)
     key_cells, key_counts = Keys(run.key if key is None else typed_key(key))
     evaluator = Evaluator.of(
         run, population_size, lambda law: law.parameters(thin), all_records, complete=False
@@ -443,7 +443,7 @@ def tau1_monitor(
     return monitor
 
 
-def _checked_thin(thin: int | None, settings: Settings) -> int:
+def checked_thin(thin: int | None, settings: Settings) -> int:
     """Interval between the draws that are evaluated."""
     num_samples = settings.num_arrays
     if thin is None:

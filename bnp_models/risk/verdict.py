@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bnp_models.data.documents import Document, Share
-from bnp_models.inference.convergence import ENDS, interval_errors
+from bnp_models.inference.convergence import ENDS, monte_carlo_errors
 
 
 class Limits(NamedTuple):
@@ -103,14 +103,15 @@ def judge(
     why: str = "",
     *,
     r1_error: np.ndarray | None = None,
+    unit: str = "record",
 ) -> Verdict:
     """Judge a risk by limits.
 
     Parameters
     ----------
     tau1
-        "mean", "q025" and "q975" of the posterior; and "error_q025" and "error_q975", the Monte
-        Carlo standard errors of the last two, if they have any (`figures_of_draws`).
+        "mean", "q025" and "q975" of the posterior; and "error_mean" and "error_q975", Monte Carlo
+        standard errors, if they have any (`figures_of_draws`).
     r1
         Probabilities of the sample uniques to be unique in the population.
     limits
@@ -119,6 +120,8 @@ def judge(
         Whether the model allows a verdict, and a sentence that says why not.
     r1_error
         Monte Carlo standard errors of `r1`. Default: none has an error.
+    unit
+        What the sample uniques are, for the sentences: "record" or "household".
 
     Examples
     --------
@@ -135,7 +138,7 @@ def judge(
     if limits.max_risk is not None:
         above = int((r1 > limits.max_risk).sum())
         error = np.zeros(r1.shape) if r1_error is None else r1_error
-        answer, reason = _of_records(r1, error, limits.max_risk)
+        answer, reason = _of_records(r1, error, limits.max_risk, unit)
         answers.append(answer)
         reasons.append(reason)
     if not usable:
@@ -152,43 +155,49 @@ def figures_of_draws(tau1: np.ndarray, superchain: int = 1) -> dict[str, float]:
     tau1
         (chains, draws) draws.
     superchain
-        As for `bnp_models.inference.convergence.diagnose`.
+        As for `bnp_models.inference.convergence.figures_of`.
     """
     low, high = np.quantile(tau1, ENDS)
-    of_low, of_high = interval_errors(tau1, superchain)
+    errors = monte_carlo_errors(tau1, superchain)
     return {
         "mean": float(tau1.mean()), "q025": float(low), "q975": float(high),
-        "error_q025": of_low, "error_q975": of_high,
+        "error_mean": errors.mean, "error_q025": errors.low, "error_q975": errors.high,
     }  # fmt: skip
 
 
 def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]:
     """Answer by the limit for tau_1, and the figures in words."""
-    low, high = tau1["q025"], tau1["q975"]
-    of_low, of_high = (tau1.get(f"error_{end}", 0.0) for end in ("q025", "q975"))
+    mean, high = tau1["mean"], tau1["q975"]
+    of_mean, of_high = (tau1.get(f"error_{name}", 0.0) for name in ("mean", "q975"))
     errors = ""
-    if not (of_low == 0 and of_high == 0):
-        errors = f", with Monte Carlo errors of {of_low:.2g} and {of_high:.2g}"
+    if not (of_mean == 0 and of_high == 0):
+        errors = (
+            f"; Monte Carlo errors of {of_mean:.2g} for the mean and {of_high:.2g} for the upper "
+            "end"
+        )
     figures = (
-        f"{tau1['mean']:,.1f} expected population uniques against your limit of {limit:g} (95% "
-        f"interval {low:,.0f} to {high:,.0f}{errors})"
+        f"{mean:,.1f} expected population uniques against your limit of {limit:g} (95% interval "
+        f"{tau1['q025']:,.0f} to {high:,.0f}{errors})"
     )
-    if low - MARGIN * of_low > limit:
-        return False, f"{figures}; the whole interval is above the limit"
+    if mean - MARGIN * of_mean > limit:
+        return False, figures
     if high + MARGIN * of_high <= limit:
         return True, f"{figures}; the whole interval is within the limit"
-    if low > limit or high <= limit:
+    if mean > limit or high <= limit:
         return None, (
-            f"{figures}; the whole interval is {'above' if low > limit else 'within'} the limit, "
-            f"but {MARGIN:g} Monte Carlo errors reach across it, which longer chains make smaller"
+            f"{figures}; the {'mean is above' if mean > limit else 'whole interval is within'} the "
+            f"limit, but {MARGIN:g} Monte Carlo errors reach across it, which longer chains make "
+            "smaller"
         )
-    return None, f"{figures}, and the limit is within the interval"
+    return None, f"{figures}; the limit is between the mean and the upper end of the interval"
 
 
-def _of_records(r1: np.ndarray, error: np.ndarray, limit: float) -> tuple[bool | None, str]:
+def _of_records(
+    r1: np.ndarray, error: np.ndarray, limit: float, unit: str
+) -> tuple[bool | None, str]:
     """Answer by the limit for each record, and the figures in words."""
     above = int((r1 > limit).sum())
-    number = f"{above:,} records are" if above > 1 else "one record is" if above else "none is"
+    number = f"{above:,} {unit}s are" if above > 1 else f"one {unit} is" if above else "none is"
     largest = int(r1.argmax()) if r1.size else None
     of_largest = "" if largest is None or error[largest] == 0 else (
         f", with a Monte Carlo error of {error[largest]:.2g}"

@@ -215,6 +215,8 @@ def _levels(model, draws, data, feasible, num_levels):
         return map_draws(of_draw, draws)
 
 
+_ROUNDING = 1e-5
+
 NUM_MARGINS = 3
 """Number of margins that are reported."""
 
@@ -229,7 +231,9 @@ def worst_margins(margins: Margins, number: int = NUM_MARGINS) -> dict[str, np.n
     number
         Number of margins to choose.
     """
-    varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > 0)
+    # Constant margins, such as that of a variable's only level, are so up to rounding in float32.
+    least = _ROUNDING * margins.draws.max(axis=(0, 1))
+    varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > least)
     half = margins.draws.shape[1] // 2
     if half < 2:
         return {}

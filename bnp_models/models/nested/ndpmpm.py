@@ -5,6 +5,10 @@
     G_i ~ pi,                  M_ij ~ omega_{G_i}
     size and values of household i ~ lambda_{G_i},  values of its member j ~ phi_{G_i M_ij}
 
+or, if all household classes share the member classes, which is the default,
+
+    omega_g ~ Dir(c beta) with c and beta of the member classes,  values of member j ~ phi_{M_ij}
+
 truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reiter & Wang 2018,
 doi:10.1214/16-BA1047). The functions are pure: `jax.jit` can compile them, and `jax.vmap` can run
 them over chains.
@@ -219,7 +223,8 @@ class NDPMPM(NestedOptions):
     def _last_member_class(self, draws: dict[str, np.ndarray], num_members: int) -> str | None:
         """Warning of members in the last class of their household's class."""
         mean = float(np.mean(draws.get("last_member_class", 0)))
-        if matters(mean, num_members):
+        # Shared member classes have no order, and none stands for further ones.
+        if matters(mean, num_members) and not self.shares_members:
             return (
                 f"too few member classes: on average, {mean:,.0f} of {num_members:,} members are "
                 "in the last class of their household's class, which stands for all further "

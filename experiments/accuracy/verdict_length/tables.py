@@ -7,9 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from arviz_stats.base import array_stats
 
-from bnp_models.inference.convergence import ENDS, MAX_RHAT, Converged, interval_errors
+from bnp_models.inference.convergence import (
+    ENDS,
+    MAX_RHAT,
+    Converged,
+    FigureErrors,
+    monte_carlo_errors,
+)
 from bnp_models.risk.verdict import MARGIN
 
 HERE = Path(__file__).parent
@@ -24,16 +29,14 @@ class Figures(NamedTuple):
     converged: bool
     mean: float
     ends: np.ndarray
-    errors: tuple[float, float]
-    error_of_mean: float
+    errors: FigureErrors
 
 
 def figures_of(tau1: np.ndarray) -> Figures:
     """Figures of (chains, draws) draws."""
-    mean = array_stats.mcse(tau1.astype(float), chain_axis=0, draw_axis=1, method="mean")
     return Figures(
         not Converged(MAX_RHAT).missed({"tau1": tau1}), float(tau1.mean()),
-        np.quantile(tau1, ENDS), interval_errors(tau1), float(mean),
+        np.quantile(tau1, ENDS), monte_carlo_errors(tau1),
     )  # fmt: skip
 
 
@@ -48,26 +51,24 @@ def rule_before(found: Figures, limit: float) -> bool | None:
 
 def rule_by_interval(found: Figures, limit: float, multiple: float) -> bool | None:
     """By the end of the interval, moved towards the limit by so many Monte Carlo errors."""
-    if found.ends[0] - multiple * found.errors[0] > limit:
+    if found.ends[0] - multiple * found.errors.low > limit:
         return False
-    return True if found.ends[1] + multiple * found.errors[1] <= limit else None
+    return True if found.ends[1] + multiple * found.errors.high <= limit else None
 
 
 def rule_by_mean(found: Figures, limit: float, multiple: float) -> bool | None:
-    """As the last, but no by the mean."""
-    if found.mean - multiple * found.error_of_mean > limit:
+    """No by the mean, yes by the upper end, each moved by so many Monte Carlo errors."""
+    if found.mean - multiple * found.errors.mean > limit:
         return False
-    return True if found.ends[1] + multiple * found.errors[1] <= limit else None
+    return True if found.ends[1] + multiple * found.errors.high <= limit else None
 
 
 RULES = {
     "before": rule_before,
-    **{
-        f"interval and {m} errors": partial(rule_by_interval, multiple=m) for m in MULTIPLES
-    },
-    "mean or interval, and 2 errors": partial(rule_by_mean, multiple=2),
-}  # fmt: skip
-NOW = f"interval and {MARGIN:g} errors"
+    "interval and 2 errors": partial(rule_by_interval, multiple=2),
+    **{f"mean and {m} errors": partial(rule_by_mean, multiple=m) for m in MULTIPLES},
+}
+NOW = f"mean and {MARGIN:g} errors"
 WORDS = {True: "yes", False: "no", None: "unknown"}
 COLUMNS = ("decided", "false", "reversed", "withdrawn", "later")
 
