@@ -40,7 +40,7 @@ from scipy.special import logsumexp
 from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind, check_number
-from bnp_models.data.compositions import Compositions, composition_rows, compositions
+from bnp_models.data.compositions import Compositions, composition_rows, compositions_of
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.households import Households
@@ -281,7 +281,7 @@ def household_risk(
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
     laws = _Laws(run)
-    found, persons = compositions(run.table), run.table.persons
+    found, persons = compositions_of(run.table), run.table.persons
     units = [
         _Unit(
             _as_records(found), int(population_size),
@@ -442,7 +442,7 @@ def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
     draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
     for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
         log_possible = laws.log_possible(key_possible, draw, np.array([m]))
-        grouped = compositions(table)
+        grouped = compositions_of(table)
         orders = grouped.log_orders[grouped.of_household]
         log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]
         parts = [np.exp(log_b)[[row.tobytes() not in seen for row in composition_rows(table)]]]
