@@ -42,6 +42,9 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         return _lazy(name)
     if name[0] != "_":
+        module = importlib.import_module(f"{__name__}.inference.earlier")
+        if (function := module.earlier(__name__, name)) is not None:
+            return function
         # Until the first release all names of the namespaces stood here.
         for namespace in _NAMESPACES:
             module = importlib.import_module(f"{__name__}.{namespace}")

@@ -34,10 +34,9 @@ from .evaluation.evaluation import evaluate as evaluate
 from .inference.checkpoint import Checkpoint as Checkpoint
 from .inference.checkpoint import CheckpointError as CheckpointError
 from .inference.convergence import Converged as Converged
-from .inference.convergence import convergence as convergence
-from .inference.diagnosis import warnings_of as warnings_of
+from .inference.diagnosis import diagnose as diagnose
 from .inference.interruption import Interrupted as Interrupted
-from .inference.modes import find_modes as find_modes
+from .inference.loading import load_run as load_run
 from .inference.run import Run as Run
 from .inference.sampling import check_input as check_input
 from .inference.sampling import extend as extend

@@ -171,7 +171,7 @@ print(f"tau_1 by the model alone: mean {risk.overdispersion.tau1.mean():.1f}")
 
 # %%
 data = bnp.to_inference_data(run, risk)
-names = ["tau1", "tau1_conditional", "components", "alpha", "log_likelihood"]
+names = ["tau1", "tau1_conditional", "components", "alpha", "total_log_likelihood"]
 az.summary(data, var_names=names, round_to=3)
 
 # %% [markdown]
@@ -180,7 +180,7 @@ az.summary(data, var_names=names, round_to=3)
 
 # %%
 colours = {"color": [f"C{chain}" for chain in range(run.settings.num_chains)]}
-names = ["tau1_conditional", "log_likelihood"]
+names = ["tau1_conditional", "total_log_likelihood"]
 az.plot_trace(data, var_names=names, chain_prop=colours, figsize=(9, 4.5))
 plt.tight_layout()
 
@@ -192,7 +192,7 @@ plt.tight_layout()
 # These are the same checks in words, as `bnp-models risk` prints them:
 
 # %%
-print("\n\n".join(bnp.warnings_of(run, risk)) or "no warnings")
+print("\n\n".join(bnp.diagnose(run, risk).warnings) or "no warnings")
 
 # %% [markdown]
 # R-hat is small enough, and the effective sample sizes are large enough. If they are not, the

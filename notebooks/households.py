@@ -73,7 +73,7 @@ print("\n".join(str(rule) for rule in list(rules)[:6]))
 
 # %%
 run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=rules, **CHAINS)
-print("\n\n".join(bnp.warnings_of(run)) or "no warnings")
+print("\n\n".join(bnp.diagnose(run).warnings) or "no warnings")
 
 # %% [markdown]
 # If a warning says that records are in the last class, use more classes. If a warning is about

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bnp_models.inference.convergence import diagnose
+import bnp_models as bnp
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import log_dirichlet
@@ -127,8 +127,9 @@ draws = {name: np.asarray(value)[:, NUM_SWEEPS // 2 :] for name, value in draws.
 # in another. Therefore look at quantities that do not depend on the numbering.
 
 # %%
-for name in ("log_likelihood", "occupied"):
-    found = {k: v and round(v, 2) for k, v in diagnose(draws[name]).items()}
+scalars = {name: draws[name] for name in ("log_likelihood", "occupied")}
+for name, figures in bnp.diagnose(scalars).figures.items():
+    found = {k: v and round(v, 2) for k, v in figures.items()}
     print(f"{name}: mean {draws[name].mean():.1f},", found)
 
 figure, axes = plt.subplots(figsize=(7, 2.5), layout="constrained")

@@ -145,7 +145,7 @@ plt.show()
 
 # %%
 for name, risk in risks.items():
-    print(f"{name}:", *bnp.warnings_of(risk.run, risk) or ["no warnings"], sep="\n  ")
+    print(f"{name}:", *bnp.diagnose(risk.run, risk).warnings or ["no warnings"], sep="\n  ")
 print("\nchain by chain:", risks["zeros known"].tau1_conditional.mean(axis=1).round(1))
 
 # %% [markdown]

@@ -78,7 +78,7 @@ print(f"{zeros.num_impossible_cells:,} of {table.schema.num_cells:,} cells are i
 # %%
 run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS)
 margins = bnp.level_margins(run)
-print("\n\n".join(bnp.warnings_of(run, margins)) or "no warnings")
+print("\n\n".join(bnp.diagnose(run, margins).warnings) or "no warnings")
 
 # %%
 files = bnp.synthesize(run, NUM_FILES)

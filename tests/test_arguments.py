@@ -63,9 +63,29 @@ WRONG = {
         "original must be of type Microdata, ContingencyTable, Households or DataFrame, not list; "
         "write evaluate(original, synthetic)",
     ),
+    "an array of keys": (
+        lambda small: bnp.sample(
+            bnp.NPLCM(components=2), small.table, key=jax.random.split(jax.random.key(0), 4)
+        ),
+        "key must be one key, not 4; all chains and draws derive theirs from it",
+    ),
+    "an array for a frame": (
+        lambda small: bnp.Microdata.from_frame(np.zeros((3, 2))),
+        "frame must be of type DataFrame, not ndarray; write Microdata.from_frame(frame)",
+    ),
+    "an array for a frame of households": (
+        lambda small: bnp.Households.from_frame(np.zeros((3, 2)), "id"),
+        "frame must be of type DataFrame, not ndarray; write Households.from_frame(frame, "
+        "household)",
+    ),
+    "an array for a frame of conditions": (
+        lambda small: bnp.StructuralZeros.from_frame(np.zeros((3, 2)), small.table.schema),
+        "frame must be of type DataFrame, not ndarray; write StructuralZeros.from_frame(frame, "
+        "table.schema)",
+    ),
     "a risk to diagnose": (
-        lambda small: bnp.convergence(small.risk),
-        "run must be of type Run, not PopulationRisk; write convergence(run)",
+        lambda small: bnp.diagnose(small.risk).figures,
+        "run must be of type Run, not PopulationRisk; write diagnose(run)",
     ),
     "a run to summarise as a risk": (
         lambda small: bnp.report.risk_summary(small.run),
@@ -130,6 +150,7 @@ def test_keys_of_either_kind_are_keys():
 
 MODEL = bnp.NPLCM(2)
 CALLS = {
+    "load_run": lambda given, key: bnp.load_run("none", given.run.model, given.table, key=key),
     "attack_risk": lambda it, key: bnp.attack_risk(MODEL, it.table, [it.table], key=key),
     "cell_risk": lambda it, key: bnp.cell_risk(bnp.PolettiniStander(1), it.cells, key=key),
     "coarsen": lambda it, key: bnp.coarsen(it.run, 20_000, key=key),

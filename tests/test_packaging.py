@@ -2,7 +2,10 @@
 
 import ast
 import importlib.util
+import inspect
 import os
+import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +123,71 @@ def test_old_names_warn_and_give_what_they_did():
             with pytest.warns(DeprecationWarning, match=rf"is bnp_models\.{namespace}\.{name} now"):
                 old = getattr(bnp_models, name)
             assert old is getattr(importlib.import_module(f"bnp_models.{namespace}"), name)
+
+
+def test_names_that_diagnose_replaces_warn(small):
+    found = bnp_models.diagnose(small.run, small.risk)
+    for name, entry in (("convergence", "figures"), ("warnings_of", "warnings")):
+        with pytest.warns(
+            DeprecationWarning, match=rf"is bnp_models\.diagnose\(run\)\.{entry} now"
+        ):
+            old = getattr(bnp_models, name)
+        assert old(small.run, small.risk) == getattr(found, entry)
+    for place in (bnp_models, bnp_models.inference):
+        with pytest.warns(DeprecationWarning, match=r"monitored is bnp_models\.diagnose\(run\)"):
+            draws = place.monitored(small.run)
+        assert list(draws) == list(bnp_models.diagnose(small.run).draws)
+        with pytest.warns(DeprecationWarning, match="target_reached is"):
+            assert place.target_reached(small.run) is False
+    with pytest.warns(DeprecationWarning, match="find_modes is"):
+        assert (
+            bnp_models.find_modes(draws).document()
+            == bnp_models.diagnose(small.run).modes.document()
+        )
+
+
+def families() -> dict[str, set[str]]:
+    """Folders of kernels, and the modules of each."""
+    found = {"kernels": set()}
+    start = bnp_models.kernels.__path__, "bnp_models.kernels."
+    for module in pkgutil.walk_packages(*start):
+        folder, _, name = module.name.removeprefix("bnp_models.").rpartition(".")
+        found.setdefault(folder, set()).add(name)
+    return found
+
+
+def test_every_name_is_found_whatever_was_used_before():
+    """True of all orders, because no package needs, or is disturbed by, what others import.
+
+    An import sets modules on their packages, and nothing else. So a package gives each name by
+    itself, and none of its modules has the name of something else.
+    """
+    packages = {name: set(names_in(name)) for name in NAMESPACES} | families()
+    packages[""] = set(bnp_models.__all__)
+    assert "gamma" in packages["kernels.variates"]
+    for place, names in packages.items():
+        package = importlib.import_module(f"bnp_models.{place}".rstrip("."))
+        modules = {module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))}
+        by_itself = vars(package).get("__getattr__")
+        for name in names:
+            value = getattr(package, name)
+            assert by_itself is None or by_itself(name) is value, (place, name)
+            assert name not in modules or inspect.ismodule(value), (place, name)
+            # Without access by name, only what the file itself binds is always there.
+            bound = by_itself or re.search(rf"\b{name}\b", Path(package.__file__).read_text())
+            assert bound, (place, name)
+
+
+def test_names_are_found_after_sample():
+    """In a process that has used nothing else; the families of kernels are set by its imports."""
+    names = [f"{folder}.{name}" for folder, names in families().items() for name in sorted(names)]
+    assert len(names) > 40
+    script = "import operator, sys, bnp_models as bnp; bnp.sample"
+    script += "\nfor name in sys.argv[1:]: operator.attrgetter(name)(bnp)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *names], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_wheel_check_knows_the_tree():

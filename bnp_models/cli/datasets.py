@@ -42,8 +42,8 @@ from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import read_draws, write_netcdf
 from bnp_models.inference.driver import keys_of
+from bnp_models.inference.loading import run_of_draws
 from bnp_models.inference.run import Run
-from bnp_models.inference.trace import Settings
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
@@ -432,27 +432,13 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
             f"{where}: this run was made with other values of {listed(map(flag, different))}; its "
             "draws are used again, so leave these options out"
         )
-    model = inputs.model
-    if missing := [name for name in (*model.parameters, "alpha") if name not in draws]:
-        raise UsageError(f"{where}: posterior.nc has no {missing[0]!r}; run synthesize again")
-    num_chains, num_samples = draws["alpha"].shape
     *_, key = keys_of(jax.random.key(inputs.chains.seed))
-    return Run(
-        model=model,
-        table=inputs.table,
-        settings=Settings(
-            num_chains, int(attributes["num_warmup"]), num_samples, int(attributes["thin"]),
-            tuple(draws), (1,), every,
-        ),
-        draws=draws,
-        key=key,
-        state=None,
-        capacity=draws["g0"].shape[-1] if "g0" in draws else model.capacity,
-        growth=(),
-        conditions=inputs.conditions,
-        seconds=recorded["seconds"],
-        device=recorded["device"],
-    )  # fmt: skip
+    of_file = inputs.model, inputs.table, inputs.conditions, draws, every, attributes
+    try:
+        run = run_of_draws(*of_file, key)
+    except ValueError as error:
+        raise UsageError(f"{where}: posterior.nc: {error}; run synthesize again") from None
+    return dataclasses.replace(run, seconds=recorded["seconds"], device=recorded["device"])
 
 
 def _same(recorded: object, value: object) -> bool:

@@ -44,7 +44,7 @@ from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
-from bnp_models.inference.diagnosis import warnings_of
+from bnp_models.inference.diagnosis import diagnose
 from bnp_models.inference.run import RecordsRun, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
@@ -247,7 +247,7 @@ def _write_protected(
     if asked.refit:
         again = _refit(run, found, inputs.chains, shows_progress(output))
         refitted = found.estimate(again)
-        summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
+        summary["warnings"] += [f"new chains: {sentence}" for sentence in diagnose(again).warnings]
     use = summary["usable"]
     released = found.released(beside, carry=_carried(command), link=dict(asked.link))
     changes = changes_document(

@@ -1,5 +1,6 @@
 """Short display of results: as text, and as a table in notebooks."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
@@ -74,10 +75,26 @@ def html_of(shown: Shown) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
+def options_as_text(model: Any) -> str:
+    """The options of a model, a dataclass, also those with their default values."""
+    options = ", ".join(f"{name}={value}" for name, value in _options(model).items())
+    return textwrap.fill(
+        f"{type(model).__name__}({options})", 100, subsequent_indent="  ", break_long_words=False
+    )
+
+
 def options_as_html(model: Any) -> str:
     """The options of a model, a dataclass, as a table of HTML."""
-    options = {field.name: repr(getattr(model, field.name)) for field in fields(model)}
-    return html_of(Shown(type(model).__name__, options))
+    return html_of(Shown(type(model).__name__, _options(model)))
+
+
+def _options(model: Any) -> dict[str, str]:
+    """The options of a model as text; a number may be in an array."""
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
+    return {
+        name: str(value) if getattr(value, "shape", None) == () else repr(value)
+        for name, value in values.items()
+    }
 
 
 def _lines(shown: Shown) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.coding import not_plain
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
@@ -174,6 +175,7 @@ class Households:
             household variable differs within a household, there are fewer than two households, or
             `head` is given and a household has not exactly one.
         """
+        check_kind(pd.DataFrame, "Households.from_frame(frame, household)", frame=frame)
         names = [str(name) for name in frame.columns]
         columns = _chosen(variables, household, household_variables, names)
         chosen = tuple(name for name in columns if name != household)

@@ -111,6 +111,7 @@ class Microdata(Coded):
             On an unknown, repeated or empty column, a label that is not declared, or fewer than
             two records with any value.
         """
+        check_kind(pd.DataFrame, "Microdata.from_frame(frame)", frame=frame)
         names = [str(name) for name in frame.columns]
         variables = choose_variables(variables, names)
         declared = declared_levels(levels, names)

@@ -135,7 +135,8 @@ class Evaluation:
         """Why it cannot be assessed what an intruder learns; None if it was, or was not asked."""
         if self.attack is not None or self.no_attack is not None:
             return self.no_attack
-        methods = sorted({source.method for source in self.sources} & {"balanced", "calibrated"})
+        made_by = {source.method for source in self.sources}
+        methods = [method for method in ("balanced", "calibrated") if method in made_by]
         if not methods:
             return None
         return (

@@ -81,7 +81,9 @@ def find_sources(
             kinds[0 if same else 1 if file in made else 2].append(name)
         warnings = list(map(str, run["warnings"]))
         method = run.get("method") if isinstance(run.get("method"), str) else None
-        found.append(Source(str(folder / "run.json"), *kinds, warnings, method))
+        made_here, changed, others = kinds
+        where = str(folder / "run.json")
+        found.append(Source(where, made_here, changed, others, warnings, method))
     return tuple(found)
 
 

@@ -1,6 +1,4 @@
 from .compilation import NotEnoughMemory as NotEnoughMemory
-from .convergence import monitored as monitored
-from .diagnosis import target_reached as target_reached
 from .steps import model_of_steps as model_of_steps
 from .trace import Settings as Settings
 from .weighting import population_law as population_law

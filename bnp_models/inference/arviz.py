@@ -30,6 +30,9 @@ SAMPLE_STATS = (
     "accepted_splits", "accepted_tilts", "accepted_trajectories", "last_member_class",
 )  # fmt: skip
 
+# In InferenceData "log_likelihood" is the name of a group with a number for each record.
+_IN_FILES = {"log_likelihood": "total_log_likelihood"}
+
 
 @functools.cache
 def load_arviz():
@@ -190,10 +193,10 @@ def arrange_draws(
     }
     if quantities:
         chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
-    posterior, statistics = _by_kind(chosen)
+    posterior, statistics = _by_kind(chosen | (quantities or {}))
     early_posterior, early_statistics = _by_kind(run.warmup_draws)
     all_groups = {
-        "posterior": draws_dataset(posterior | (quantities or {}), run.model, levels),
+        "posterior": draws_dataset(posterior, run.model, levels),
         "sample_stats": draws_dataset(statistics),
         "warmup_posterior": draws_dataset(early_posterior),
         "warmup_sample_stats": draws_dataset(early_statistics),
@@ -217,7 +220,7 @@ def arrange_draws(
 def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
     """Divide quantities into quantities of the posterior and quantities of sweeps."""
     return (
-        {name: values for name, values in draws.items() if name not in SAMPLE_STATS},
+        {_IN_FILES.get(name, name): x for name, x in draws.items() if name not in SAMPLE_STATS},
         {name: values for name, values in draws.items() if name in SAMPLE_STATS},
     )
 
@@ -299,12 +302,14 @@ def read_draws(path: str | PathLike) -> tuple[dict[str, np.ndarray], int, dict[s
 
     draws: dict[str, np.ndarray] = {}
     attributes: dict[str, Any] = {}
-    every = 1
+    every, of_runs = 1, {name: own for own, name in _IN_FILES.items()}
     for group in ("posterior", "sample_stats", "parameters"):
         try:
             with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
                 attributes = attributes or {str(name): x for name, x in data.attrs.items()}
-                draws |= {str(name): np.asarray(values) for name, values in data.items()}
+                draws |= {
+                    of_runs.get(str(name), str(name)): np.asarray(x) for name, x in data.items()
+                }
                 if group == "parameters":
                     every = int(data["draw"][0]) + 1
         except (OSError, ValueError, KeyError):

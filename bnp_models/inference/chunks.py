@@ -34,8 +34,17 @@ def each_chain(function, *trees):
 
 @partial(jax.jit, static_argnames="capacity")
 def init_chains(model, data, keys, capacity, starts):
-    """Initial states of all chains, with the types that a sweep returns (no weak types)."""
-    states = each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
+    """Initial states of all chains."""
+    return of_strong_types(
+        each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
+    )
+
+
+def of_strong_types(states):
+    """The same states with the types of arrays, and not the weak types of Python's numbers.
+
+    States of other types would make a sweep compile once more.
+    """
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), states)
 
 
@@ -76,7 +85,7 @@ def _sweep_chains(model, data, chain_keys, states, iteration, growth_start):
         return state, info.left_over, model.keep(state, info)
 
     states, left_over, kept = each_chain(one, chain_keys, states)
-    return states, jnp.max(left_over), kept
+    return of_strong_types(states), jnp.max(left_over), kept
 
 
 def one_draw(model, data, chain_keys, states):

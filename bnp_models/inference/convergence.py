@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 
-from bnp_models.data.arguments import check_kind
 from bnp_models.data.documents import Document
 from bnp_models.inference.run import Run
 
@@ -69,13 +68,7 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
         Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
         quantities, and the quantities of the run are thinned to the draws at which tau1 was
         evaluated. With `Margins`, the three margins on which the chains agree least are included.
-
-    Examples
-    --------
-    >>> bnp.inference.monitored(run)["alpha"].shape
-    (2, 20)
     """
-    check_kind(Run, "monitored(run)", run=run)
     if evaluated is not None:
         return evaluated.monitored(run)
     draws = {
@@ -92,34 +85,12 @@ def sampled_rate(run: Run) -> dict[str, np.ndarray]:
     return {} if rate is None or np.ptp(rate) == 0 else {"alpha_rate": rate}
 
 
-def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figures]:
-    """R-hat and effective sample sizes of the quantities that `monitored` gives.
-
-    Returns
-    -------
-    figures
-        For each quantity "rhat" (rank-normalised, split; nested if there are superchains),
-        "ess_bulk" and "ess_tail". A figure is None if it is undefined: with fewer than 4 draws,
-        constant draws, or, for R-hat, one chain. With a risk, the quantities are tau1,
-        tau1_conditional, components, alpha and log_likelihood. With the margins of `level_margins`,
-        they are the worst margins, log_likelihood, components and alpha. Otherwise they are
-        log_likelihood, components and alpha, as far as the model keeps them.
-
-    Examples
-    --------
-    >>> sorted(bnp.convergence(run)["log_likelihood"])
-    ['ess_bulk', 'ess_tail', 'rhat']
-    """
-    check_kind(Run, "convergence(run)", run=run)
-    return figures_by_name(monitored(run, evaluated), run.settings.superchain)
-
-
 def figures_by_name(draws: dict[str, np.ndarray], superchain: int = 1) -> dict[str, Figures]:
-    """Convergence figures of each of these arrays (chains, draws), computed by `diagnose`."""
-    return {name: diagnose(values, superchain) for name, values in draws.items()}
+    """Convergence figures of each of these arrays (chains, draws), computed by `figures_of`."""
+    return {name: figures_of(values, superchain) for name, values in draws.items()}
 
 
-def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
+def figures_of(values: np.ndarray, superchain: int = 1) -> Figures:
     """R-hat, bulk and tail ESS of one scalar.
 
     Parameters
@@ -256,7 +227,7 @@ class Converged:
         for name, values in draws.items():
             if values.size and np.ptp(values) == 0:
                 continue
-            figure = diagnose(values) if figures is None else figures[name]
+            figure = figures_of(values) if figures is None else figures[name]
             if self.others_rhat is None or is_reported(name):
                 yield name, figure, self.max_rhat, self.least_ess(len(values))
             elif name in BEHIND:

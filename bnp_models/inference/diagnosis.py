@@ -1,6 +1,6 @@
 """Diagnosis of a run: convergence, modes and warnings, computed once and used by all pages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,7 +61,7 @@ class Diagnosis:
 
     @cached_property
     def figures(self) -> dict[str, Figures]:
-        """R-hat and effective sample sizes of every quantity; see `convergence`."""
+        """R-hat and effective sample sizes of every quantity; see `diagnose`."""
         return figures_by_name(self.draws, 1 if self.run is None else self.run.settings.superchain)
 
     @cached_property
@@ -158,37 +158,45 @@ class Diagnosis:
         return Shown(f"Diagnosis: {counted(len(frame), 'quantity', 'quantities')}", lines, frame)
 
 
-def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
-    """Sentences that a methodologist should know before using the figures.
+def diagnose(
+    chains: Run | Mapping[str, np.ndarray], evaluated: Evaluated | None = None
+) -> Diagnosis:
+    """Convergence of chains and warnings: all that is known about whether they can be used.
 
     Parameters
     ----------
-    run
-        Chains.
+    chains
+        A run; or quantities of another sampler by name, each (chains, draws), of which
+        "log_likelihood" and "components" are those by which modes are found.
     evaluated
-        Result computed from the run's draws: a `PopulationRisk` or `Margins`.
+        Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
+        quantities, and those of the run are thinned to the draws at which it was evaluated; with
+        the `Margins` of `level_margins`, the three on which the chains agree least.
 
     Returns
     -------
-    warnings
-        Empty if all is well.
+    diagnosis
+        `figures`: for each quantity "rhat" (rank-normalised, split; nested if there are
+        superchains), "ess_bulk" and "ess_tail"; None if it is undefined, with fewer than 4 draws,
+        constant draws, or, for R-hat, one chain. `warnings`: sentences for the person who decides
+        whether to use the figures. `modes`, `reached` and more are computed when they are read.
+
+    Raises
+    ------
+    TypeError
+        If `chains` are neither.
 
     Examples
     --------
-    >>> any("too few classes" in sentence for sentence in bnp.warnings_of(run, risk))
+    >>> diagnosis = bnp.diagnose(run, risk)
+    >>> sorted(diagnosis.figures["tau1"])
+    ['ess_bulk', 'ess_tail', 'rhat']
+    >>> any("too few classes" in sentence for sentence in diagnosis.warnings)
     True
+    >>> diagnosis.modes.number is None, diagnosis.reached is None
+    (True, True)
     """
-    check_kind(Run, "warnings_of(run)", run=run)
-    return Diagnosis.of(run, evaluated).warnings
-
-
-def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
-    """Whether a run of ``sample(until=...)`` ended because its target was reached.
-
-    Examples
-    --------
-    >>> bnp.inference.target_reached(run)
-    False
-    """
-    check_kind(Run, "target_reached(run)", run=run)
-    return bool(Diagnosis.of(run, evaluated).reached)
+    if isinstance(chains, Mapping):
+        return Diagnosis({name: np.asarray(values) for name, values in chains.items()})
+    check_kind(Run, "diagnose(run)", run=chains)
+    return Diagnosis.of(chains, evaluated)

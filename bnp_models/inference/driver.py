@@ -182,7 +182,8 @@ class Driver:
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [
-                init_chains(model, self.data, keys, self.capacity, starts)
+                # Placed, because values that depend on neither data nor key are on any device.
+                self.place.group(init_chains(model, self.data, keys, self.capacity, starts))
                 for keys, starts in self.place.groups((keys, starts))
             ]
         else:
@@ -242,8 +243,8 @@ class Driver:
             shared = len(self.states) if self.devices[0].platform == "cpu" else 1
             check_memory(lowered.compile(), self.devices[0], shared)
         self.advance = partial(program, self.model, self.data, **given)
-        first = self.advance(*of_chains)
-        jax.block_until_ready(first)
+        with self.progress.compiling():
+            jax.block_until_ready(self.advance(*of_chains))
 
     def _advance(self, goal: int) -> bool:
         """Run a chunk of sweeps, keep it, and return whether a chain needs more slots."""
@@ -292,7 +293,7 @@ class Driver:
             key = jax.random.fold_in(self.key_grow, self.iteration)
             keys = chain_keys_of(key, self.settings.num_chains)
             self.states = [
-                grow_chains(self.model, keys, states, self.data, self.capacity)
+                self.place.group(grow_chains(self.model, keys, states, self.data, self.capacity))
                 for keys, states in zip(self.place.groups(keys), self.states, strict=True)
             ]
             self._compile()
@@ -310,7 +311,8 @@ class Driver:
             if capacity < self.capacity:
                 self.capacity = capacity
                 self.states = [
-                    shrink_chains(self.model, states, self.data, capacity) for states in self.states
+                    self.place.group(shrink_chains(self.model, states, self.data, capacity))
+                    for states in self.states
                 ]
                 self._compile()
 

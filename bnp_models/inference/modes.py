@@ -118,7 +118,7 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
     Parameters
     ----------
     draws
-        Arrays (chains, draws) by name, such as those of `monitored`. At least one of
+        Arrays (chains, draws) by name, such as those of `Diagnosis`. At least one of
         "log_likelihood" and "components" is needed to find modes; the means of "tau1" and "alpha"
         in each mode are reported.
     figures
@@ -126,7 +126,7 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
 
     Examples
     --------
-    >>> bnp.find_modes(bnp.inference.monitored(run)).number is None
+    >>> bnp.diagnose(run).modes.number is None
     True
     """
     judged = [name for name in ("log_likelihood", "components") if name in draws]

@@ -83,10 +83,11 @@ class Placement:
             tree = jax.tree.map(operator.itemgetter(self._mine), tree)
         size = 1 if self._apart else self._num_mine
         parts = [slice(begin, begin + size) for begin in range(0, self._num_mine, size)]
-        return [
-            self._put(jax.tree.map(operator.itemgetter(part), tree), leading=("chains",))
-            for part in parts
-        ]
+        return [self.group(jax.tree.map(operator.itemgetter(part), tree)) for part in parts]
+
+    def group(self, tree: TreeT) -> TreeT:
+        """Place the states, or other arrays, of the chains of one group."""
+        return self._put(tree, leading=("chains",))
 
     def run(
         self,

@@ -1,7 +1,11 @@
 """Progress of running chains: a bar, or one sentence a minute."""
 
+import contextlib
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
@@ -13,6 +17,9 @@ Tell = Callable[[str], None]
 """Function that is called with a sentence on the progress of the chains."""
 
 _SECONDS_BETWEEN, _LEAST_FORECAST = 60.0, 5.0
+
+# Seconds of a compilation after which, and intervals at which, it says that it goes on.
+_SECONDS_COMPILING = 15.0
 
 
 class Progress:
@@ -68,6 +75,26 @@ class Progress:
         elif self.tell is not None and now - self.told > _SECONDS_BETWEEN and iteration < goal:
             self.told = now
             self.tell(f"{phase}: {iteration:,} of {goal:,} sweeps, {_duration(left)} left")
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Context of a compilation, in which a sentence from time to time says that it goes on."""
+        done, began = threading.Event(), time.perf_counter()
+        speak = self.tell or partial(tqdm.write, file=sys.stderr)
+
+        def say() -> None:
+            while not done.wait(_SECONDS_COMPILING):
+                speak(f"compiling the sweeps: {time.perf_counter() - began:.0f} s so far")
+
+        speaker = threading.Thread(target=say, daemon=True)
+        if self.has_bar or self.tell is not None:
+            speaker.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if speaker.is_alive():
+                speaker.join()
 
     def close(self) -> None:
         """Close the bar and leave it on the screen."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Generic, TypeAlias, TypeGuard
 
 import jax
@@ -12,6 +13,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Schema
 from bnp_models.inference.arviz import arrange_draws
+from bnp_models.inference.saving import write_run
 from bnp_models.inference.trace import Settings, thinned_settings
 from bnp_models.models.model import ConditionsC, Model, TableC
 from bnp_models.rules.rules import Rules
@@ -95,7 +97,7 @@ class Run(Generic[TableC, ConditionsC]):
             If the run did not keep them.
         """
         weighting = (name for name in self.model.weight_parameters if name in self.draws)
-        names = dict.fromkeys((*self.model.parameters, *weighting, "alpha"))
+        names = dict.fromkeys((*names_of_draw(self.model), *weighting))
         missing = [name for name in names if name not in self.draws]
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
@@ -182,6 +184,23 @@ class Run(Generic[TableC, ConditionsC]):
         }
         return replace(self, settings=settings, draws=draws)
 
+    def save(self, path: str | PathLike) -> None:
+        """Write the run into a folder, from which `bnp_models.load_run` reads it.
+
+        Parameters
+        ----------
+        path
+            The folder; a run or a checkpoint in it is replaced.
+
+        Notes
+        -----
+        The folder has draws, states, keys, settings and versions, in the format of checkpoints. It
+        does not have the model, the sample and the conditions, of which it has digests, nor the
+        target (`until`). The states have values that were drawn for each record: only the owner of
+        the folder can read it.
+        """
+        write_run(self, path)
+
     def to_inference_data(self, *, parameters: bool = False):
         """Arrange the draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
 
@@ -234,6 +253,18 @@ def is_of_households(run: Run) -> TypeGuard[HouseholdsRun]:
     return isinstance(run.table, Households)
 
 
+def names_of_draw(model: Model) -> tuple[str, ...]:
+    """Names of the quantities that the functions of a model use for one draw."""
+    concentration = ("alpha",) if "alpha" in model.scalars else ()
+    return tuple(dict.fromkeys((*model.parameters, *concentration)))
+
+
+def shape_of_draws(parameters: dict[str, np.ndarray]) -> tuple[int, int]:
+    """Numbers of chains and of draws of each, of arrays (chains, draws, ...)."""
+    num_chains, num_draws = next(iter(parameters.values())).shape[:2]
+    return num_chains, num_draws
+
+
 def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
     """Indices of the draws that are evaluated together, and the same indices padded to one length.
 
@@ -254,7 +285,7 @@ def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple
 def spaced_draws(run, number):
     """Parameters of `number` draws, evenly spaced over all chains and draws."""
     draws = run.parameters()
-    num_chains, num_draws = draws["alpha"].shape
+    num_chains, num_draws = shape_of_draws(draws)
     total = num_chains * num_draws
     if not 1 <= number <= total:
         raise ValueError(

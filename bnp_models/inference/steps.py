@@ -7,25 +7,32 @@ resuming, progress bars and diagnostics.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import CodeType
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.frames import Tabular
 from bnp_models.inference.sampling import check_input, coded_input
+from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
+from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models.model import (
     ConditionsT,
     DataT,
+    Draw,
     FixedComponents,
     Growing,
     InfoT,
     Model,
+    PredictsCells,
     StateT,
     TableT,
 )
@@ -186,6 +193,7 @@ class Steps(FixedComponents):
     data_of: Named | None = eqx.field(static=True)
     kept: tuple[str, ...] = eqx.field(static=True)
     label: str = eqx.field(static=True)
+    named_axes: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
 
     parameters: ClassVar[tuple[str, ...]] = ()
     components: ClassVar[int] = 1  # type: ignore[misc]
@@ -206,6 +214,11 @@ class Steps(FixedComponents):
         """Names of the kept scalars, by which convergence is judged."""
         return self.kept
 
+    @property
+    def axes(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        """Names of the axes of the kept arrays."""
+        return dict(self.named_axes)
+
     def prepare(self, table, conditions=None):
         """Data of the functions; an empty array if the functions contain their data."""
         return jnp.zeros(0) if self.data_of is None else self.data_of(table)
@@ -216,25 +229,96 @@ class Steps(FixedComponents):
 
     def sweep(self, key, state, data, iteration):
         """One step of one chain."""
-        state, info = self.step_chain(key, state, *self._given(data))
-        return state, StepsInfo(info, jnp.zeros(()))
+        returned = self.step_chain(key, state, *self._given(data))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise TypeError(f"step must return (state, info), not {type(returned).__name__}")
+        _check_form(state, returned[0])
+        return returned[0], StepsInfo(returned[1], jnp.zeros(()))
 
     def keep(self, state, info):
-        """All fields of the state and of the step's figures."""
-        return _by_name(state) | _by_name(info.own)
+        """Arrays of the state and of the step's figures, at any depth, by name."""
+        return _by_name(state, info.own)
 
     def _given(self, data) -> tuple:
         """Arguments with the data for the functions, if they take them."""
         return () if self.data_of is None else (data,)
 
 
-def _by_name(value: Any) -> dict[str, Any]:
-    """Fields of a dictionary, a named tuple or an object."""
-    if isinstance(value, dict):
-        return value
-    if hasattr(value, "_asdict"):
-        return value._asdict()
-    return dict(vars(value)) if hasattr(value, "__dict__") else {}
+class CellSteps(Steps, PredictsCells):
+    """A model made of a user's functions, one of which gives the probabilities of cells."""
+
+    log_probability: Named = eqx.field(static=True)
+    simulate: Named | None = eqx.field(static=True)
+
+    max_exact_variables: ClassVar[float] = math.inf
+    scalars: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the kept quantities."""
+        return self.kept
+
+    def log_cell_probability(self, key, draw, cells, num_levels, *, method="exact", num_draws=0):
+        """Log probabilities of cells, by the user's function."""
+        return self.log_probability(draw, cells)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """New records: by the user's function, or from a list of all cells."""
+        if self.simulate is not None:
+            return self.simulate(key, draw, num_records)
+        if math.prod(num_levels) > MOST_CELLS:
+            raise ValueError(
+                f"there are {math.prod(num_levels):,} cells, too many to draw records from a list "
+                "of them; give model_of_steps a function simulate_records"
+            )
+        cells = jnp.asarray(list(np.ndindex(*num_levels)), jnp.int32)
+        weight = jnp.exp(self.log_probability(draw, cells))
+        cumulative = cumulative_sum(weight)[None]
+        u = uniform(words(key, (num_records,)))
+        drawn, _ = search_cumulative(cumulative, jnp.zeros(num_records, jnp.int32), u)
+        return cells[drawn].T
+
+
+MOST_CELLS = 2**20
+"""Largest number of cells of which all are listed to draw records."""
+
+
+def _check_form(old: Any, new: Any) -> None:
+    """Raise TypeError unless a step returns a state of the form that it was given."""
+    given, returned = (str(jax.tree.structure(state)) for state in (old, new))
+    if given != returned:
+        raise TypeError(
+            f"step returns a state of another structure, {returned}, than init, {given}"
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True)
+    for (path, before), after in pairs:
+        forms = [f"{jnp.result_type(x)} of shape {jnp.shape(x)}" for x in (before, after)]
+        if forms[0] != forms[1]:
+            field = jax.tree_util.keystr(path, simple=True, separator=".") or "itself"
+            raise TypeError(
+                f"the state that step returns has another form than that of init: {field} was "
+                f"{forms[0]} and is {forms[1]}"
+            )
+
+
+def _by_name(state: Any, info: Any) -> dict[str, Array]:
+    """Arrays of a state and of the figures of a step, by the names of their fields.
+
+    An array within a field has two names: its own, and the whole path such as "position.mu". If
+    several arrays have one name, it stands for the one with the shortest path, and of these for the
+    one of the state.
+    """
+    found = [
+        ([jax.tree_util.keystr((part,), simple=True) for part in path], array)
+        for tree in (state, info)
+        for path, array in jax.tree_util.tree_leaves_with_path(tree)
+        if path
+    ]
+    named: dict[str, Array] = {}
+    for path, array in sorted(found, key=lambda entry: len(entry[0])):
+        for name in (path[-1], ".".join(path)):
+            named.setdefault(name, jnp.asarray(array))
+    return named
 
 
 def model_of_steps(
@@ -244,6 +328,9 @@ def model_of_steps(
     keep: Sequence[str],
     prepare: Callable[[Any], Any] | None = None,
     name: str = "own",
+    axes: Mapping[str, Sequence[str]] | None = None,
+    log_cell_probability: Callable[[Draw, Array], Array] | None = None,
+    simulate_records: Callable[[Array, Draw, int], Array] | None = None,
 ) -> Model:
     """Make a model from functions that you write yourself, for `sample`.
 
@@ -253,10 +340,12 @@ def model_of_steps(
         ``init(key) -> state``: the initial state of one chain, a pytree of arrays.
     step
         ``step(key, state) -> (state, info)``, pure and jittable; it has to leave the posterior
-        invariant. State and info are dictionaries, named tuples or `equinox.Module`.
+        invariant, and the state that it returns has the structure, shapes and types of the one that
+        it gets. State and info are dictionaries, named tuples or `equinox.Module`, which may
+        contain others, as the states of blackjax do.
     keep
-        Names of the fields of state and info that are kept for each draw. Convergence is judged by
-        those that are scalars.
+        Names of what is kept of each draw, of the arrays of state and info: "mu", or "position.mu"
+        if several have the name "mu". Convergence is judged by those that are scalars.
     prepare
         Function of the coded table that returns the data, a pytree of arrays. If it is given, the
         functions are ``init(key, data)`` and ``step(key, state, data)``. Default: the functions
@@ -265,6 +354,24 @@ def model_of_steps(
         Name of the model. A checkpoint belongs to a run whose model has the same name and whose
         functions have the same code. Other things that the functions use, such as global constants,
         are not compared: if they change, change the name.
+    axes
+        Names of the axes of kept arrays, after chain and draw, for ArviZ: ``{"theta": ["class",
+        "variable_level"]}``. The axis "variable_level" is labelled with the levels of the sample.
+    log_cell_probability
+        ``log_cell_probability(draw, cells) -> (C,)``: log probabilities of cells for a new record,
+        given one draw of all kept arrays by name. Cells are (C, J) level codes, -1 for any value.
+        With it the risk, synthetic data and the log-likelihood for ``az.loo`` can be computed.
+    simulate_records
+        ``simulate_records(key, draw, num_records) -> (J, num_records)``: level codes of new records
+        given one draw. Default: records are drawn from a list of all cells, of which there may be
+        2**20.
+
+    Raises
+    ------
+    TypeError
+        If one of the functions is not a function.
+    ValueError
+        If `keep` is empty.
 
     Examples
     --------
@@ -277,12 +384,29 @@ def model_of_steps(
     >>> chains = bnp.sample(own, table, key=jax.random.key(0), **short)
     >>> chains.draws["square"].shape
     (2, 20)
-    >>> sorted(bnp.convergence(chains))
+    >>> sorted(bnp.diagnose(chains).figures)
     ['square', 'x']
     """
-    for argument, function in (("init", init), ("step", step), ("prepare", prepare)):
-        if function is not None and not callable(function):
+    for argument, function in (
+        ("init", init), ("step", step), ("prepare", prepare),
+        ("log_cell_probability", log_cell_probability), ("simulate_records", simulate_records),
+    ):  # fmt: skip
+        optional = argument not in ("init", "step")
+        if not callable(function) and not (optional and function is None):
             raise TypeError(f"{argument} must be a function, not {type(function).__name__}")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
-    data_of = None if prepare is None else Named(prepare)
-    return Steps(Named(init), Named(step), data_of, kept, name)  # type: ignore[call-arg]
+    if not kept:
+        raise ValueError("keep is empty: give the name of at least one array of state or info")
+    named_axes = tuple((array, tuple(names)) for array, names in (axes or {}).items())
+    of_steps: dict[str, Any] = {
+        "init_chain": Named(init),
+        "step_chain": Named(step),
+        "data_of": None if prepare is None else Named(prepare),
+        "kept": kept,
+        "label": name,
+        "named_axes": named_axes,
+    }
+    if log_cell_probability is None:
+        return Steps(**of_steps)
+    simulate = None if simulate_records is None else Named(simulate_records)
+    return CellSteps(**of_steps, log_probability=Named(log_cell_probability), simulate=simulate)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,9 @@ _MANY_NUMBERS = 13
 # Largest number of its other levels, such as "unknown".
 _FEW_OTHERS = 2
 
-LEVEL_PRIORS = ("learned", "uniform")
+LevelPrior: TypeAlias = Literal["learned", "uniform"]
+
+LEVEL_PRIORS: tuple[str, ...] = get_args(LevelPrior)
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
 
 
@@ -263,7 +265,7 @@ def mean_concentrations(
 class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """Options for the prior of level probabilities, in all models of records and households."""
 
-    level_prior: str = option(
+    level_prior: LevelPrior = option(
         "learned",
         """"learned": the level probabilities of components and classes are Dir(c_j beta_j), with a
         concentration and a mean of each variable that are estimated from the sample; "uniform":

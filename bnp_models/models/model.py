@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from typing_extensions import TypeVar
 
-from bnp_models.data.display import counted, options_as_html
+from bnp_models.data.display import counted, options_as_html, options_as_text
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import Label, Schema
@@ -103,7 +103,7 @@ Levels: TypeAlias = dict[str, tuple[Label, ...]]
 """Levels of variables by name, in the same order as in arrays."""
 
 Draw: TypeAlias = dict[str, Array]
-"""One kept draw: an array for each name of `Model.parameters`, and "alpha"."""
+"""One kept draw: an array for each name of `Model.parameters`, and "alpha" if it is a scalar."""
 
 
 class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
@@ -138,6 +138,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
 
     def __check_init__(self) -> None:
         check_options(self)
+
+    def __repr__(self) -> str:
+        return options_as_text(self)
 
     def _repr_html_(self) -> str:
         return options_as_html(self)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -107,8 +108,13 @@ def documented(cls: _Class) -> _Class:
 def check_fixed(**options: Any) -> None:
     """Raise ValueError unless the options are None or positive numbers; traced values pass."""
     for name, value in options.items():
-        if value is None or isinstance(value, jax.Array):
+        if value is None or (isinstance(value, jax.Array) and value.shape == ()):
             continue
+        if isinstance(value, jax.Array | np.ndarray) and value.shape != ():
+            raise ValueError(
+                f"{name} must be one positive number, not an array of shape {value.shape}; "
+                "jax.vmap fits a model for each of several numbers"
+            )
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not (number and 0 < value < math.inf):
             raise ValueError(f"{name} must be a positive number, not {value!r}")
@@ -143,6 +149,10 @@ def typed_key(key: jax.Array) -> jax.Array:
             return key
         if key.shape == (2,) and key.dtype == jnp.uint32:
             return jax.random.wrap_key_data(key)
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            raise TypeError(
+                f"key must be one key, not {key.size:,}; all chains and draws derive theirs from it"
+            )
     raise TypeError(f"key must be a random key, such as jax.random.key(0), not {described(key)}")
 
 

@@ -10,7 +10,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws, numbered
-from bnp_models.inference.run import RecordsRun, Run, is_of_records
+from bnp_models.inference.run import RecordsRun, Run, is_of_records, shape_of_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.evaluator import cell_probabilities, checked_method, checked_model
 from bnp_models.risk.population import PopulationRisk
@@ -56,8 +56,9 @@ def to_inference_data(
     checks
         Result of `predictive_checks`: adds the figures of the replicates as a group
         "posterior_predictive", and those of the sample as "observed_data": the numbers of cells
-        with 1, 2 and 3 records, the distance of each two-way table, and the records in each
-        feasible box.
+        with 1, 2 and 3 records ("cells_with_1", ..), the distance of each two-way table, and the
+        records in each feasible box. ArviZ takes the values along an axis as draws of one quantity:
+        add ``flatten=[]`` to plot the tables or the boxes one by one.
     pointwise
         Add a group "log_likelihood", which ArviZ's ``loo`` and ``compare`` read: for each record,
         the log probability of its cell, with labels integrated out; under structural zeros, this is
@@ -72,8 +73,9 @@ def to_inference_data(
         of the population, and the variable and the level of each label "age=0-14". Where a model's
         arrays are kept of fewer draws, they are a group "parameters", whose coordinate draw has
         the indices of those draws. Of a run with `keep_warmup` there are "warmup_posterior" and
-        "warmup_sample_stats" too. The variable log_likelihood of "posterior" is the sum over
-        records, which chains are monitored by. No group holds the values of a record.
+        "warmup_sample_stats" too. The variable total_log_likelihood of "posterior" is
+        the run's log_likelihood: the sum over records, which chains are monitored by. No group
+        holds the values of a record.
 
         Attributes of each group record how it was made: model, settings, versions,
         "inference_library", and "created_at", the time of this call. `write_netcdf` leaves the time
@@ -120,11 +122,13 @@ def _figures_of_checks(checks: PredictiveChecks) -> dict[str, Any]:
 
     pairs = {f"{first}, {second}": check for (first, second), check in checks.pairs.items()}
     figures: dict[str, tuple[str, dict]] = {
-        "cells_with": ("records_in_cell", checks.cells),
         "table_distance": ("pair", pairs),
         "records_in_box": ("box", checks.boxes),
     }
     replicated, observed = xr.Dataset(), xr.Dataset()
+    for number, check in checks.cells.items():
+        replicated[f"cells_with_{number}"] = ("chain", "draw"), check.replicated
+        observed[f"cells_with_{number}"] = check.observed
     for name, (axis, of) in figures.items():
         if of:
             values = np.stack([check.replicated for check in of.values()], axis=-1)
@@ -145,7 +149,7 @@ def _pointwise(run: RecordsRun, thin: int):
     draws, cells = run.parameters(thin), run.table.cells()
     blocks = cell_probabilities(run, draws, cells.codes, method, run.key)
     log_p = np.concatenate([log_p.astype(np.float32) for log_p, _, _ in blocks])
-    log_p = log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
+    log_p = log_p.reshape(*shape_of_draws(draws), -1)[..., cells.record_cell]
     return numbered(xr.Dataset({"record": (("chain", "draw", "row"), log_p)}))
 
 

@@ -6,6 +6,7 @@ of a coarser cell is the sum of the probabilities of the feasible cells in it, w
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -17,7 +18,7 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Records, SmallCells
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.run import RecordsRun, Run
+from bnp_models.inference.run import RecordsRun, Run, shape_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import (
@@ -168,7 +169,7 @@ def coarsen(
         if missing_keys == "random":
             # Of all draws, once for all keys.
             drawn = Completions(run, evaluator, key_overdispersion).codes(
-                np.arange(evaluator.draws["alpha"].size)
+                np.arange(math.prod(shape_of_draws(evaluator.draws)))
             )
             evaluate = partial(_evaluate_completed, drawn)
     # Common random numbers: keys that make the same cells of the records have the same figures.

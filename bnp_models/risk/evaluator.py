@@ -5,6 +5,7 @@ It has the distribution of the records of the sample, and that of the persons wh
 sample.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,7 +21,7 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.placement import in_threads
-from bnp_models.inference.run import RecordsRun, blocks_of_draws
+from bnp_models.inference.run import RecordsRun, blocks_of_draws, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.platforms import coarse_size, map_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
@@ -224,7 +225,7 @@ def cell_probabilities(
         for log_p, error, halves in cell_probabilities(run, draws, listed, method, key, progress):
             yield np.logaddexp.reduceat(log_p, first, axis=1), error, halves
         return
-    total = draws["alpha"].size
+    total = math.prod(shape_of_draws(draws))
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
     # Padded, so that samples with similar numbers of cells use the same compiled programs.

@@ -110,7 +110,7 @@ class OverdispersionPosterior:
         complete, counts = cells.codes[cells.complete], cells.counts[cells.complete]
         draws = run.spaced_parameters(NUM_DRAWS)
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
-        keys = key_array(jax.random.fold_in(key, _FOLD), len(draws["alpha"]))
+        keys = key_array(jax.random.fold_in(key, _FOLD), len(next(iter(draws.values()))))
         codes, log_b = _simulate(
             run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED,
             num_levels=run.num_levels, method=method, num_draws=num_draws,

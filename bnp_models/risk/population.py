@@ -27,7 +27,7 @@ from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.run import RecordsRun, Run
+from bnp_models.inference.run import RecordsRun, Run, names_of_draw, shape_of_draws
 from bnp_models.inference.sampling import coded_input
 from bnp_models.inference.trace import Settings
 from bnp_models.inference.weighting import sample_law
@@ -214,7 +214,9 @@ class PopulationRisk:
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities by which convergence of the run is judged, thinned like the risk."""
-        of_chains = {name: run.draws[name] for name in ("components", "alpha")} | sampled_rate(run)
+        of_chains = {
+            name: run.draws[name] for name in ("components", "alpha") if name in run.draws
+        } | sampled_rate(run)
         return {
             "tau1": self.tau1,
             "tau1_conditional": self.tau1_conditional,
@@ -363,7 +365,7 @@ def population_risk(
         ties=ties,
         missing_keys=reading,
         matching=matching,
-        **sums.figures(evaluator.draws["alpha"].shape),
+        **sums.figures(shape_of_draws(evaluator.draws)),
     )
 
 
@@ -417,7 +419,7 @@ def tau1_monitor(
     method = checked_method("auto", model, table)
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
-        names = (*model.parameters, "alpha")
+        names = names_of_draw(model)
         if not len(part) or any(name not in latest for name in names):
             return {}
         log_q = evaluate_draws(

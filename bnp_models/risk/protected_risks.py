@@ -7,6 +7,7 @@ other record of the sample, before suppression, has these values. Every record h
 and its risk is computed from the posterior draws like that of a coarser file (`coarsening`).
 """
 
+import math
 from collections.abc import Iterator
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.run import RecordsRun
+from bnp_models.inference.run import RecordsRun, shape_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.evaluator import Evaluator, record_risks
@@ -58,7 +59,7 @@ class ProtectedRisks:
         self._overdispersion = (
             self._evaluator.draw_overdispersion(key_overdispersion) if overdispersion else None
         )
-        self.num_draws = self._evaluator.draws["alpha"].size
+        self.num_draws = math.prod(shape_of_draws(self._evaluator.draws))
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
         # unique.

@@ -15,7 +15,7 @@ from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, Schema
 from bnp_models.inference.convergence import monitored
-from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.run import Run, blocks_of_draws, shape_of_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.numerics.platforms import map_draws
@@ -107,7 +107,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         raise ValueError(f"the {model.name} model cannot compute the margins of variables")
     thin = max(1, -(-run.settings.num_arrays // max_draws))
     draws = run.parameters(thin)
-    num_chains, num_draws = draws["alpha"].shape
+    num_chains, num_draws = shape_of_draws(draws)
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     total, blocks = num_chains * num_draws, []
     for _, padded in blocks_of_draws(total):

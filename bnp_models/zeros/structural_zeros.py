@@ -129,6 +129,7 @@ class StructuralZeros:
             On an unknown or repeated column, an unknown level, a row that fixes nothing or that
             nobody has confirmed, or conditions that leave no feasible cell.
         """
+        check_kind(pd.DataFrame, "StructuralZeros.from_frame(frame, table.schema)", frame=frame)
         return cls(schema, *read_statements(frame, schema))
 
     def to_frame(self) -> pd.DataFrame:

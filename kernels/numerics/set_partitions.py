@@ -37,7 +37,8 @@ def scale_columns(
     After scaling, g_0k^(1/J) theta_kj is at most one, so that no block sum overflows. A maximum
     over theta alone may be that of an empty slot, compared with which all others would underflow.
     """
-    scale = jnp.max(columns * jnp.exp(jnp.log(g0) / num_variables), axis=-1)
+    # The scales cancel, so that their gradient is none; that of a root is infinite at zero.
+    scale = lax.stop_gradient(jnp.max(columns * jnp.exp(jnp.log(g0) / num_variables), axis=-1))
     return columns / jnp.where(scale > 0, scale, 1)[..., None], jnp.log(scale)
 
 

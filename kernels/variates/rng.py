@@ -94,6 +94,10 @@ def word_pair(
     for axis in reversed(range(len(shape))):
         position = position + lax.broadcasted_iota(jnp.uint32, shape, axis) * jnp.uint32(stride)
         stride *= shape[axis]
+    if isinstance(stream, jax.Array):
+        # The generator's loop does not broadcast its two counters: `jax.vmap` of a loop over
+        # streams makes lanes of one of them, and so of both.
+        position = position + stream * jnp.uint32(0)
     return tuple(
         threefry2x32_p.bind(
             jnp.broadcast_to(seed[0], shape),

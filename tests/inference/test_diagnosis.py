@@ -16,13 +16,13 @@ from bnp_models.report.synthesis import render_synthesis_report
 
 def count_figures(monkeypatch):
     """Count how often the figures of each array are computed, from now on."""
-    calls, diagnose = collections.Counter(), convergence.diagnose
+    calls, diagnose = collections.Counter(), convergence.figures_of
 
     def counted(values, superchain=1):
         calls[np.asarray(values).tobytes()] += 1
         return diagnose(values, superchain)
 
-    monkeypatch.setattr(convergence, "diagnose", counted)
+    monkeypatch.setattr(convergence, "figures_of", counted)
     return calls
 
 
@@ -36,8 +36,8 @@ def test_figures_of_a_risk_are_computed_once(small, monkeypatch):
     monkeypatch.undo()
     assert page == render_report(small.risk)
     assert summary == bnp.report.risk_summary(small.risk)
-    assert summary["diagnostics"] == bnp.convergence(small.run, small.risk)
-    assert summary["warnings"] == bnp.warnings_of(small.run, small.risk)
+    assert summary["diagnostics"] == bnp.diagnose(small.run, small.risk).figures
+    assert summary["warnings"] == bnp.diagnose(small.run, small.risk).warnings
 
 
 def test_figures_of_margins_are_computed_once(latent, monkeypatch):
@@ -55,7 +55,7 @@ def test_chains_of_another_sampler(monkeypatch):
     values = np.random.default_rng(1).normal(size=(4, 100)) + np.arange(4)[:, None]
     diagnosis = bnp.results.Diagnosis({"x": values, "log_likelihood": values + 1})
     assert diagnosis.warnings[0].startswith("not converged") and diagnosis.reached is None
-    assert diagnosis.modes.number == bnp.find_modes({"log_likelihood": values}).number
+    assert diagnosis.modes.number == bnp.diagnose({"log_likelihood": values}).modes.number
     assert calls[(values + 1).tobytes()] == 1
 
 
@@ -76,7 +76,7 @@ def test_quantities_of_a_target_that_fall_short_are_told(small):
 def test_minutes_that_are_needed(small):
     """Ten times the draws; a third more where the first quarter of them will be let go."""
     values = np.random.default_rng(1).normal(size=(2, 100))
-    figures = convergence.diagnose(values)
+    figures = convergence.figures_of(values)
     least = 10 * min(figures["ess_bulk"], figures["ess_tail"])
     settings = small.run.settings
     later = dataclasses.replace(settings, num_samples=2 * settings.num_samples)

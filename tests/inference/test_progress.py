@@ -1,5 +1,7 @@
 """What is shown of chains on their way."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,25 @@ def test_the_bar_and_nothing(capsys):
         bar.close()
         printed = capsys.readouterr().err
         assert ("20/20" in printed and "components=3/4" in printed) == shown
+
+
+def test_a_long_compilation_says_that_it_goes_on(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_SECONDS_COMPILING", 0.05)
+    said = []
+    with Progress(said.append, None, 2).compiling():
+        time.sleep(0.3)
+    number = len(said)
+    assert number >= 2 and all(x.startswith("compiling the sweeps: ") for x in said)
+    time.sleep(0.2)
+    assert len(said) == number
+    with Progress(True, None, 2).compiling():
+        time.sleep(0.2)
+    assert "compiling the sweeps" in capsys.readouterr().err
+    with Progress(False, None, 2).compiling():
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+    # A short one says nothing.
+    monkeypatch.setattr(progress, "_SECONDS_COMPILING", 5.0)
+    with Progress(said.append, None, 2).compiling():
+        pass
+    assert len(said) == number

@@ -1,7 +1,11 @@
 """Options of models: what they take, and what they refuse by name."""
 
 import dataclasses
+from typing import Literal, get_args, get_origin
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -46,6 +50,34 @@ def test_what_cannot_be_fixed():
     table = bnp.Microdata.from_frame(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}))
     with pytest.raises(ValueError, match="level_shape has 3 values, and the variables have 4"):
         bnp.NPLCM(level_shape=[1.0, 2.0, 3.0]).prepare(table)
+
+
+@pytest.mark.parametrize("several", [np.array([1.0, 2.0]), jnp.array([1, 2])])
+def test_an_array_is_no_hyperparameter(several):
+    message = r"^a must be one positive number, not an array of shape \(2,\); jax.vmap fits"
+    with pytest.raises(ValueError, match=message):
+        bnp.NPLCM(a=several)
+    # A model for each of the two.
+    models = jax.vmap(lambda a: bnp.NPLCM(a=a))(jnp.asarray(several, float))
+    np.testing.assert_array_equal(models.a, several)
+
+
+@pytest.mark.parametrize("model", COUNTS)
+def test_a_model_shows_all_its_options(model):
+    shown = repr(model(a=jnp.array(1.5)))
+    for name, one in options_of(model).items():
+        value = "1.5" if name == "a" else repr(one.default)
+        assert f"{name}={value}" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("model", COUNTS)
+def test_types_of_options_are_their_choices(model):
+    """So that an editor offers them, and a type checker refuses others."""
+    for field in dataclasses.fields(model):
+        declared = field.metadata.get("option", {}).get("choices", ())
+        kinds = (field.type, *get_args(field.type))
+        written = [get_args(kind) for kind in kinds if get_origin(kind) is Literal]
+        assert written == ([declared] if declared else [])
 
 
 @pytest.mark.parametrize("model", COUNTS)

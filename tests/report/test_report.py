@@ -109,7 +109,7 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     original = (incomplete_frame["sex"].dropna() == "Male").mean()
     synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
     assert f'<th scope="row">Male</th><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
-    for name in bnp.convergence(latent.run, latent.margins):
+    for name in bnp.diagnose(latent.run, latent.margins).figures:
         assert name in words
 
 

@@ -122,7 +122,7 @@ def test_summary_of_a_run_that_makes_data(latent):
     assert summary["p_zero"]["mean"] == pytest.approx(p_zero.mean())
     assert list(summary["diagnostics"])[:3] == ["log_likelihood", "components", "alpha"]
     assert len(summary["diagnostics"]) == 6
-    assert summary["modes"] == bnp.find_modes(diagnosis.draws).document()
+    assert summary["modes"] == bnp.diagnose(diagnosis.draws).modes.document()
     assert summary["equivalences"] == [str(e) for e in latent.conditions.equivalences]
     assert any("if and only if" in sentence for sentence in summary["equivalences"])
     free = dataclasses.replace(latent.run, conditions=None)

@@ -42,7 +42,7 @@ def test_margins_of_households_and_their_members(relative, monkeypatch):
     assert list(margins.names) == names
     assert margins.draws.shape == (2, 8, len(names))
     np.testing.assert_allclose(margins.draws[:, :, :2].sum(axis=2), 1, rtol=1e-5)
-    worst = [name for name in bnp.convergence(run, margins) if name.startswith("margin ")]
+    worst = [name for name in bnp.diagnose(run, margins).figures if name.startswith("margin ")]
     assert len(worst) == 3 and "margin role=other" not in worst
     # Levels that few persons have, of heads too, are not told.
     monkeypatch.setattr(margins_of_levels, "SMALLEST_SHOWN", 3)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 from bnp_models.kernels.attack.importance import (
     log_gamma_means,
     moment_sums,
@@ -61,7 +61,7 @@ def split_draws(log_l: np.ndarray) -> Blocks:
         (files, chains, draws) log likelihood of each file.
     """
     num_chains, num_draws = log_l.shape[1:]
-    ess = [diagnose(values)["ess_bulk"] for values in log_l]
+    ess = [figures_of(values)["ess_bulk"] for values in log_l]
     time = max([1.0, *(num_chains * num_draws / x for x in ess if x)])
     most, least = -(-MAX_BLOCKS // num_chains), -(-MIN_BLOCKS // num_chains)
     number = min(max(int(num_draws / (TIMES_IN_BLOCK * time)), least), most, num_draws)

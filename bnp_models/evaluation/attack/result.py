@@ -14,7 +14,7 @@ from bnp_models.data.documents import Document, Keywords, Share, Warnings
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
-from bnp_models.inference.convergence import MAX_RHAT, Figures, diagnose
+from bnp_models.inference.convergence import MAX_RHAT, Figures, figures_of
 
 FDR = 0.005
 """False discovery rate at which records are declared safe."""
@@ -307,7 +307,7 @@ class AttackRisk:
                 "weight_sets": sets.size,
                 "above_0.7": (sets > MAX_PARETO_K).sum(),
             },
-            log_likelihood=[diagnose(values) for values in self.log_likelihood],
+            log_likelihood=[figures_of(values) for values in self.log_likelihood],
             warnings=self.warnings(),
         )  # fmt: skip
 
@@ -359,7 +359,7 @@ class AttackRisk:
         rhats = [
             rhat
             for values in self.log_likelihood
-            if (rhat := diagnose(values)["rhat"]) is not None and rhat > MAX_RHAT
+            if (rhat := figures_of(values)["rhat"]) is not None and rhat > MAX_RHAT
         ]
         if rhats:
             sentences.append(

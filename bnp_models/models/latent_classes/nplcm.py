@@ -12,7 +12,7 @@ are pure: `jax.jit` can compile them, and `jax.vmap` can run them over chains.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -66,9 +66,13 @@ from bnp_models.models.model import (
 from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-TRUNCATIONS = ("mixture", "classes")
+TruncatedAs: TypeAlias = Literal["mixture", "classes"]
 
-AUGMENTATIONS = ("none", "boxes")
+TRUNCATIONS: tuple[str, ...] = get_args(TruncatedAs)
+
+Augmentation: TypeAlias = Literal["none", "boxes"]
+
+AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
 
 
 class LatentClassModel(
@@ -283,7 +287,7 @@ class TNPLCM(LatentClassModel):
     True
     """
 
-    truncation: str = option(
+    truncation: TruncatedAs = option(
         "mixture",
         """"mixture": the mixture is truncated as a whole, as in the papers. "classes": each class
         is truncated separately, and the stick-breaking weights are the weights of the truncated
@@ -291,7 +295,7 @@ class TNPLCM(LatentClassModel):
         identify.""",
         choices=TRUNCATIONS,
     )
-    augmentation: str = option(
+    augmentation: Augmentation = option(
         "none",
         """"none": the impossible region is integrated out. "boxes": its records are drawn as counts
         by box and class, as in the sampler of the papers. Both have the same posterior; "boxes"

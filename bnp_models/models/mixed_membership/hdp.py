@@ -46,7 +46,11 @@ from bnp_models.models.mixed_membership.conditionals import (
 )
 from bnp_models.models.mixed_membership.feasible import feasible_totals, many_records, weight_draws
 from bnp_models.models.mixed_membership.new_records import pad_levels
-from bnp_models.models.mixed_membership.options import CONCENTRATIONS, MembershipOptions
+from bnp_models.models.mixed_membership.options import (
+    CONCENTRATIONS,
+    Concentration,
+    MembershipOptions,
+)
 from bnp_models.models.mixed_membership.start import START_SHARE
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.sweep import components_first, draw_split_merge, sweep_with
@@ -76,7 +80,7 @@ class HDPMixedMembership(
     'hdp'
     """
 
-    concentration: str = option(
+    concentration: Concentration = option(
         "shared",
         """"shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
         "hierarchical": the same with b ~ Ga(a1, b1).""",

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,9 +17,13 @@ from bnp_models.models.options import option
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-CONCENTRATIONS = ("shared", "record", "hierarchical")
+Concentration: TypeAlias = Literal["shared", "record", "hierarchical"]
 
-AUGMENTATIONS = ("auto", "boxes", "simulation")
+CONCENTRATIONS: tuple[str, ...] = get_args(Concentration)
+
+Augmentation: TypeAlias = Literal["auto", "boxes", "simulation"]
+
+AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
 
 # Records are padded to a multiple of this on all devices. It is divisible by 1, 2, 4, .. 128 parts
 # on devices and by the stride of the dish move.
@@ -58,7 +62,7 @@ class MembershipOptions(
         0 turns the moves off.""",
         least=0, kw_only=True,
     )  # fmt: skip
-    augmentation: str = option(
+    augmentation: Augmentation = option(
         "auto",
         """How records of the impossible region are drawn under structural zeros: "boxes", as counts
         of boxes; "simulation", one by one until as many feasible records as the sample has were

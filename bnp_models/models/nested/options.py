@@ -1,7 +1,7 @@
 """Options of the nested model, which its conditionals use."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +16,17 @@ from bnp_models.models.nested.state import NestedData, NestedInfo, NestedState
 from bnp_models.models.options import fixed_or, option
 from bnp_models.rules.rules import Rules
 
-BETAS = ("common", "class")
+Beta: TypeAlias = Literal["common", "class"]
 
-SIZES = ("random", "given")
+BETAS: tuple[str, ...] = get_args(Beta)
 
-MEMBER_CLASSES = ("nested", "shared")
+Sizes: TypeAlias = Literal["random", "given"]
+
+SIZES: tuple[str, ...] = get_args(Sizes)
+
+MemberClasses: TypeAlias = Literal["nested", "shared"]
+
+MEMBER_CLASSES: tuple[str, ...] = get_args(MemberClasses)
 
 
 def _as_pairs(given: Any) -> tuple:
@@ -49,7 +55,7 @@ class NestedOptions(
     b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
     a_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
     b_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
-    beta: str | float = option(
+    beta: Beta | float = option(
         "common",
         """"common": one concentration for the member classes of all household classes; "class": one
         each; a positive number fixes it, for all household classes.""",
@@ -73,7 +79,7 @@ class NestedOptions(
         random variation of the households that are not drawn.""",
         least=1, command=True,
     )  # fmt: skip
-    sizes: str = option(
+    sizes: Sizes = option(
         "random",
         """"random": a household's size is a variable of its class. "given": the design of the
         sample has fixed the sizes. The likelihood of a household is then the probability of its
@@ -83,7 +89,7 @@ class NestedOptions(
         does so weakly: use level_prior "uniform" if few simulated households keep the rules.""",
         choices=SIZES, command=True,
     )  # fmt: skip
-    member_classes: str = option(
+    member_classes: MemberClasses = option(
         "nested",
         """"nested": each household class has its own member classes, as in the paper. "shared": all
         household classes have the same member classes with different weights, so that each member

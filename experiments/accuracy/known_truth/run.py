@@ -22,7 +22,6 @@ from populations import NAMES, draw_sample, population
 from results import Results
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import convergence
 
 HERE = Path(__file__).parent
 KEY = ("population", "conditions", "concentration", "level_prior", "n", "seed")
@@ -66,7 +65,7 @@ def measure(args, case) -> dict:
         "sweeps_per_second": run.sweeps_per_second, "risk_seconds": risk_seconds,
         "seconds": sum(run.seconds.values()) + risk_seconds,
     }  # fmt: skip
-    for name, figures in convergence(run, risk).items():
+    for name, figures in bnp.diagnose(run, risk).figures.items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
     return row | {
         "z_uniques": checks.cells[1].z, "z_doubles": checks.cells[2].z,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "known_truth"))
@@ -29,7 +29,7 @@ def figures(path):
     population, n, seed = path.stem.rsplit("-", 2)
     stored = np.load(path)
     found = {"population": population, "n": int(n), "seed": int(seed)}
-    return found | {name: diagnose(stored[name][1])["rhat"] for name in QUANTITIES}
+    return found | {name: figures_of(stored[name][1])["rhat"] for name in QUANTITIES}
 
 
 def summary(rows, by, name):

@@ -90,7 +90,7 @@ def figures(run, population, truth) -> dict:
     }
     for number in (1, 2, 3):
         found[f"tv{number}"] = np.mean([distance(made, population, number) for made in files])
-    figure = bnp.convergence(run, risk)
+    figure = bnp.diagnose(run, risk).figures
     return found | {"rhat_tau1": figure["tau1"]["rhat"], "seconds": sum(run.seconds.values())}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
@@ -145,7 +145,7 @@ def synthetic(table, rules, method, key):
         )  # fmt: skip
         files = bnp.synthesize(run, NUM_FILES)
     of_chains = {
-        f"{what}_{name}": diagnose(run.draws[name])[what]
+        f"{what}_{name}": figures_of(run.draws[name])[what]
         for name in ("log_likelihood", "components")
         for what in ("rhat", "ess_bulk")
     }

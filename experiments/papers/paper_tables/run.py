@@ -23,7 +23,7 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import convergence, monitored
+from bnp_models.inference.convergence import monitored
 from bnp_models.inference.modes import find_modes
 from bnp_models.risk.evaluator import cell_probabilities, record_risks
 
@@ -112,7 +112,7 @@ def measure(case, folder) -> dict:
         "compile_seconds": run.seconds["compile"], "warmup_seconds": run.seconds["warmup"],
         "draws_seconds": run.seconds["draws"], "risk_seconds": risk_seconds,
     }  # fmt: skip
-    for name, figures in convergence(run, risk).items():
+    for name, figures in bnp.diagnose(run, risk).figures.items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
     if seed == 0:
         path = tables.draws_path(folder, row)

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from protocol import Drawn, draw
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))
@@ -78,7 +78,7 @@ def estimates(drawn: Drawn, seed: int, long: tuple[str, ...]):
             model, cells, key=key, num_chains=4, num_warmup=500, num_samples=250
         )
         result = bnp.cell_risk(model, cells, key=key, draws=draws)
-        rhat = max(diagnose(v)["rhat"] for v in draws.values.values())
+        rhat = max(figures_of(v)["rhat"] for v in draws.values.values())
         values = ", ".join(f"{k} {v.mean():.3g}" for k, v in draws.values.items())
         note = f"means {values}; R-hat {rhat:.3f}; {time.perf_counter() - began:.0f} s"
         yield f"Model {'I' * variant}, full Bayes", result.risk, result.p_unique, note
@@ -88,7 +88,7 @@ def estimates(drawn: Drawn, seed: int, long: tuple[str, ...]):
     run = bnp.models.sample_population_counts(
         cells, key=key, num_chains=2, num_warmup=600, num_samples=100, thin=2
     )
-    rhat = max(diagnose(run.draws[name])["rhat"] for name in ("alpha", "a", "tau2"))
+    rhat = max(figures_of(run.draws[name])["rhat"] for name in ("alpha", "a", "tau2"))
     note = (
         f"means alpha {run.draws['alpha'].mean():.3g}, a {run.draws['a'].mean():.3g}; R-hat "
         f"{rhat:.2f}; accepted {run.accepted:.2f}; {time.perf_counter() - began:.0f} s"

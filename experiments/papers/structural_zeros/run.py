@@ -20,7 +20,7 @@ import tables
 from simulated import PEOPLE, draw_sample, population
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import convergence, diagnose
+from bnp_models.inference.convergence import figures_of
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))
@@ -63,12 +63,12 @@ def measure(case) -> dict:
         "tau1_by_chain": " ".join(f"{x:.1f}" for x in risk.tau1.mean(axis=1)),
         "true_log_feasible": float(np.log(share)),
         "log_feasible": run.draws["log_feasible"].mean(),
-        "rhat_log_feasible": diagnose(run.draws["log_feasible"])["rhat"],
+        "rhat_log_feasible": figures_of(run.draws["log_feasible"])["rhat"],
         "capacity": run.capacity, "sweeps_per_second": run.sweeps_per_second,
         "compile_seconds": run.seconds["compile"], "risk_seconds": risk_seconds,
         "seconds": run.seconds["warmup"] + run.seconds["draws"] + risk_seconds,
     }  # fmt: skip
-    for name, figures in convergence(run, risk).items():
+    for name, figures in bnp.diagnose(run, risk).figures.items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
     return row
 

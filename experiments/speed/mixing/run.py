@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "benchmark"))
@@ -125,7 +125,7 @@ def main():
             sweeps = NUM_CHAINS * draws
             seconds = run.seconds["draws"]
             for quantity, (values, _) in found.items():
-                figures = diagnose(values)
+                figures = figures_of(values)
                 ess = figures["ess_bulk"]
                 rows.append({
                     "data": name, "sampler": label, "quantity": quantity,

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 from bnp_models.models.mixed_membership.start import prepare_records
 
@@ -71,7 +71,7 @@ def line(name, sizes, visited, seconds):
     crossings = np.abs(np.diff(last.astype(int), axis=1)).sum(axis=1)
     each = (visited == 0).sum(axis=1) / np.maximum((visited < 2).sum(axis=1), 1)
     share = (visited == 0).sum() / (visited < 2).sum()
-    figures = diagnose((last == 0).astype(float)) if crossings.min() else {}
+    figures = figures_of((last == 0).astype(float)) if crossings.min() else {}
     ess, rhat = figures.get("ess_bulk"), figures.get("rhat")
     error = np.sqrt(share * (1 - share) / ess) if ess else None
     cells = [

@@ -99,9 +99,9 @@ def all_trusted(values):
 
 def figures_of(values, length):
     """R-hat and effective draws of the second half of a prefix."""
-    from bnp_models.inference.convergence import diagnose
+    from bnp_models.inference.convergence import figures_of
 
-    figures = diagnose(values[:, length // 2 : length])
+    figures = figures_of(values[:, length // 2 : length])
     return figures["rhat"] or np.inf, figures["ess_bulk"] or 0.0
 
 

@@ -263,3 +263,28 @@ def test_arguments_are_checked():
         log_cell_probability_exact(wide, g0, jnp.zeros((1, 15), jnp.int32), alpha=1.0)
     with pytest.raises(ValueError, match="even"):
         log_cell_probability_draws(jax.random.key(0), theta, g0, 1.0, cells, 7)
+
+
+@pytest.mark.parametrize("kind", ["shared", "by blocks"])
+def test_gradients_are_finite_where_slots_are_empty(kind, x64):
+    """Against differences of the log-likelihood, on the side on which weights are not negative."""
+    theta, g0 = make_state(5, 3, 3, 5)
+    g0 = g0.at[3:].set(0) / g0[:3].sum()
+    # The last slot has no level probabilities either.
+    theta = theta.at[..., 4].set(0)
+    weights = {"shared": {"alpha": 0.7}, "by blocks": {
+        "log_weights": log_block_weights_gamma(2.0, 3.0, 3)
+    }}[kind]  # fmt: skip
+    cells = all_cells(3, 3)[::3]
+
+    def log_likelihood(theta, g0):
+        return jnp.sum(log_cell_probability_exact(theta, g0, cells, **weights))
+
+    of_theta, of_g0 = jax.grad(log_likelihood, argnums=(0, 1))(theta, g0)
+    step, here = 1e-7, log_likelihood(theta, g0)
+    slopes = [(log_likelihood(theta, g0.at[k].add(step)) - here) / step for k in range(5)]
+    np.testing.assert_allclose(of_g0, jnp.stack(slopes), rtol=1e-4, atol=1e-4)
+    assert of_g0[3] > 1 and of_g0[4] == 0
+    slope = (log_likelihood(theta.at[1, 2, 0].add(step), g0) - here) / step
+    np.testing.assert_allclose(of_theta[1, 2, 0], slope, rtol=1e-4)
+    assert np.isfinite(of_theta).all()

@@ -12,7 +12,7 @@ from scipy.special import betaln, expit, gammaln, logit
 from scipy.stats import beta, chi2, chisquare, nbinom
 
 import bnp_models as bnp
-from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.convergence import figures_of
 from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
 from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.models.cells import empirical_bayes, full_bayes
@@ -298,7 +298,7 @@ def test_hyperparameters_have_their_priors(monkeypatch):
     for value, (centre, sd, seen) in zip(found, known, strict=True):
         precision = 1 / sd**2 + len(seen)
         mean, sd = (centre / sd**2 + sum(seen)) / precision, precision**-0.5
-        assert abs(value.mean() - mean) < Z_LIMIT * sd / np.sqrt(diagnose(value)["ess_bulk"])
+        assert abs(value.mean() - mean) < Z_LIMIT * sd / np.sqrt(figures_of(value)["ess_bulk"])
         assert 0.8 < value.std() / sd < 1.25
     expected = -((found[0] + 2) ** 2 + (found[2] + 3) ** 2) / 2
     np.testing.assert_allclose(draws.log_likelihood, expected)

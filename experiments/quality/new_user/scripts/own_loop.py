@@ -25,4 +25,4 @@ def move(key, state):
 
 own = bnp.inference.model_of_steps(start, move, keep=["x", "square"])
 run = bnp.sample(own, table, key=jax.random.key(0), num_chains=2, num_warmup=100, num_samples=100)
-print("own steps:", run.draws["square"].shape, {k: v for k, v in bnp.convergence(run).items()})
+print("own steps:", run.draws["square"].shape, {k: v for k, v in bnp.diagnose(run).figures.items()})
