@@ -11,9 +11,12 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.inference import arviz
+from bnp_models.inference.trace import MANY_CHAINS, SUPERCHAIN
 from bnp_models.kernels.cells.thinning import CountSummary
+from bnp_models.kernels.variates.level_prior import CONCENTRATION_SHAPE
 from bnp_models.models.cells import full_bayes, polettini_stander
 from bnp_models.models.latent_classes.state import LatentClassInfo, LatentClassState
+from bnp_models.models.mixed_membership.hdp import START_COMPONENTS
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.nested.state import NestedInfo, NestedState
 from bnp_models.models.options import options_of
@@ -143,6 +146,18 @@ def test_kernels_on_the_pages_are_those_of_the_code(page):
     assert len(named) >= 2
     for name in named:
         assert re.search(rf"\b{name.split('.')[-1]}\b", code), f"{name} is not in {folders}"
+
+
+def test_page_of_algorithms_has_the_constants():
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    assert rf"c_j \sim \mathrm{{Ga}}({CONCENTRATION_SHAPE:g}, 1/L_j)" in text
+    assert "They are {}, {} and {} in HDP".format(*START_COMPONENTS) in text
+    every = {2: "every second", 4: "every fourth"}
+    moves = {bnp.HDPMixedMembership: "split_or_merge", bnp.NPLCM: "split_or_merge_classes"}
+    for model, move in moves.items():
+        default = options_of(model)["split_merge_every"].default
+        assert f"`.{move}`, {every[default]} sweep" in text
+    assert f"With {MANY_CHAINS} chains or more (a multiple of four)" in text and SUPERCHAIN == 4
 
 
 def test_wrong_values_are_seen():
