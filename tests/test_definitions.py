@@ -96,6 +96,12 @@ def test_pages_have_the_default_values(model):
     assert set(rows) >= hyperparameters | {"level_prior", "level_shape", "ordered"}
 
 
+def test_page_of_households_has_the_numbers_of_member_classes():
+    meaning = table(section("ndpmpm", "Priors"), "meaning")["member_components"]
+    numbers = [bnp.NDPMPM(member_classes=of).member_components for of in ("shared", "nested")]
+    assert "None: {} if they are shared, {} if nested".format(*numbers) in meaning
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_pages_name_what_is_monitored(model):
     page = MODELS[model][2]

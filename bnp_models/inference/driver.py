@@ -35,7 +35,8 @@ from bnp_models.inference.compilation import (
     forget_programs,
     options_of_loops,
 )
-from bnp_models.inference.interruption import Interrupted, noted_signals
+from bnp_models.inference.convergence import MIN_DRAWS
+from bnp_models.inference.interruption import Interrupted, OutOfTime, noted_signals
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run
@@ -120,6 +121,7 @@ class Driver:
         self.growth: list[tuple[int, int]] = []
         self.trace = Trace(settings)
         self.rate: float | None = None
+        self.first = 0
         growing = isinstance(self.model, Growing)
         self.growth_start = int(settings.num_warmup * NO_GROWTH_SHARE) if growing else 0
 
@@ -139,8 +141,19 @@ class Driver:
             Seconds on the run's clock after which to stop at the next draw; None: no limit.
         rewrite
             Whether the first save replaces all draws in the store.
+
+        Raises
+        ------
+        OutOfTime
+            If the seconds are used up, and there are too few draws to judge.
+        Interrupted
+            If a signal came.
         """
         forget_programs()
+        if not isinstance(begin, Run):
+            # With fewer, neither R-hat nor effective sample sizes can be computed.
+            least = min(MIN_DRAWS * self.settings.parameters_every, self.settings.num_samples)
+            self.first = self.settings.num_warmup + least * self.settings.thin
         with noted_signals() as noted, contextlib.closing(self.progress):
             with self._timed("compile"):
                 self._start(begin)
@@ -148,6 +161,8 @@ class Driver:
                     self._check_draws()
                 self._compile()
             goal = self._goal(max_seconds)
+            if max_seconds is not None:
+                self.progress.seconds_left = max_seconds - sum(self.clock.values())
             last_save = time.perf_counter()
             while self.iteration < goal:
                 overflow = self._advance(goal)
@@ -169,6 +184,8 @@ class Driver:
                 # The signal came during the last sweeps or while they were saved. The run stops
                 # here, because the steps that follow may take long.
                 raise Interrupted(int(stop), self.iteration, goal, True)
+        if max_seconds is not None and goal < self.first:
+            raise self._out_of_time(max_seconds)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
@@ -355,12 +372,22 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """Sweep of the last draw, or of the next draw if the time is used up."""
+        """Sweep of the last draw; if the time is used up, of the next draw, or the present one."""
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps
+        if self.iteration < self.first:
+            return self.iteration
         number = -(-max(self.iteration - settings.num_warmup, 1) // settings.thin)
         return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
+
+    def _out_of_time(self, max_seconds: float) -> OutOfTime:
+        """Error of a run whose time is used up before there are draws to judge."""
+        needed = None
+        if self.rate is not None:
+            left = (self.first - self.iteration) / self.rate
+            needed = (sum(self.clock.values()) + left) / 60
+        return OutOfTime(max_seconds / 60, self.iteration, self.first, needed)
 
     @contextlib.contextmanager
     def _timed(self, part: str):

@@ -50,7 +50,7 @@ from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
-MAX_MINUTES = 60.0
+MAX_MINUTES, NUM_SAMPLES = 60.0, 1000
 
 CALL = "sample(model, table, key=...)"
 
@@ -63,10 +63,11 @@ def sample(
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     num_chains: int = 4,
     num_warmup: int = 1000,
-    num_samples: int = 1000,
+    num_samples: int = NUM_SAMPLES,
     thin: int = 1,
     until: Callable[[Run], bool] | None = None,
     max_minutes: float | None = None,
+    finish_first: bool | None = None,
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
     parameters_every: int | None = None,
@@ -110,6 +111,9 @@ def sample(
     max_minutes
         Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
         draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
+    finish_first
+        Whether the first `num_samples` draws are made even if they take more than `max_minutes`.
+        Default: only if `max_minutes` is not given.
     keep
         Names of the quantities that are kept of each draw: from the model's ``scalars`` and
         ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
@@ -154,6 +158,8 @@ def sample(
     ValueError
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
+    OutOfTime
+        If `max_minutes` are used up before there are draws to judge, and `finish_first` is false.
     Interrupted
         A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of a
         block of sweeps, with a checkpoint if a folder for it was given.
@@ -188,9 +194,13 @@ def sample(
         starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
-    asked = None if until is None else Until(until, _minutes(max_minutes), first)
-    if asked is None and max_minutes is not None:
-        raise ValueError("max_minutes is only for a run with a target: give until too")
+    if until is None and not (max_minutes is None and finish_first is None):
+        raise ValueError(
+            "max_minutes and finish_first are only for a run with a target: give until too"
+        )
+    if finish_first is None:
+        finish_first = max_minutes is None
+    asked = None if until is None else Until(until, _minutes(max_minutes), first, finish_first)
     if resume and checkpoint is None:
         raise ValueError("resume is only for a run with a checkpoint: give its folder too")
     task = Task(model, coded, limits, key)
@@ -223,11 +233,10 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first
-    # The first round is always completed, whatever its duration.
-    limit = None if settings == first else max_seconds
+    limit = None if settings == first and asked.finish_first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
-        judged = run if run.settings == first else run.later_draws()
+        judged = run if asked.in_first(run.settings) else run.later_draws()
         judged = replace(judged, until=asked)
         used_up = sum(run.seconds.values()) >= max_seconds
         further = settings_of_round(first, run.settings.num_sweeps + 1)

@@ -6,6 +6,7 @@ contracts that it fulfils: `Growing` or `FixedComponents`, and those for the res
 computed from its draws.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
@@ -367,14 +368,24 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         """
 
 
-def last_class_used(draws: dict[str, np.ndarray], unit: str = "record") -> str | None:
-    """Warn of members in the last class, if "last_class" was kept."""
-    most = int(np.max(draws.get("last_class", 0), initial=0))
-    if most == 0:
+def matters(in_last: float, total: int) -> bool:
+    """Whether so many of the members are in the last class that results may depend on it.
+
+    No proportion of the model changes by more than the share of the members who are in the wrong
+    class. A share of up to 1 / (2 sqrt(total)), the largest standard error of a proportion of the
+    sample, changes less than another sample would.
+    """
+    return in_last > math.sqrt(total) / 2
+
+
+def last_class_used(draws: dict[str, np.ndarray], total: int, unit: str = "record") -> str | None:
+    """Warn if many of the `total` members are in the last class, if "last_class" was kept."""
+    mean = float(np.mean(draws.get("last_class", 0)))
+    if not matters(mean, total):
         return None
     return (
-        f"too few classes: in a kept draw, {counted(most, unit)} {'is' if most == 1 else 'are'} in "
-        "the last class, which stands for all further classes; raise components (--components)"
+        f"too few classes: on average, {mean:,.0f} of {counted(total, unit)} are in the last "
+        "class, which stands for all further classes; raise components (--components)"
     )
 
 

@@ -40,7 +40,7 @@ from bnp_models.risk.recoding import (
 )
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
-from bnp_models.risk.verdict import Limits, Verdict, judge
+from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
@@ -64,7 +64,7 @@ class FileRisk:
     """
 
     tau1: np.ndarray
-    """(draws,) draws of the number of records that are unique in the population."""
+    """(chains, draws) draws of the number of records that are unique in the population."""
     tau2: np.ndarray
     """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
     r1: np.ndarray
@@ -97,9 +97,7 @@ class FileRisk:
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
-        low, high = np.quantile(self.tau1, [0.025, 0.975])
-        tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
-        return judge(tau1, self.r1, limits, usable, why)
+        return judge(figures_of_draws(self.tau1), self.r1, limits, usable, why)
 
 
 @displayed

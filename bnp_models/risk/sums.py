@@ -17,6 +17,7 @@ import numpy as np
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.inference.convergence import batches_of, errors_of_means
 from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
 from bnp_models.risk.missing_keys import Completed
 from bnp_models.risk.overdispersion import (
@@ -71,6 +72,8 @@ class RiskSums:
         (C,) records that match those of each cell, where missing values are wildcards.
     incomplete
         (m,) rows of the incomplete records, where values are missing at random.
+    shape
+        (chains, draws) of the draws that are added.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class RiskSums:
         all_records: bool,
         matching: np.ndarray | None = None,
         incomplete: np.ndarray | None = None,
+        *,
+        shape: tuple[int, int],
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.posterior, self.on = posterior, on
@@ -96,6 +101,9 @@ class RiskSums:
         self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
+        self.shape, self.batches = shape, batches_of(*shape)
+        self.r1_of_batches = np.zeros((2 * shape[0], len(self.rows)))
+        self.done = 0
         self.r1 = np.zeros(len(self.rows))
         self.r2 = np.zeros(len(self.rows) + len(self.shared))
         self.alone = np.zeros(len(self.rows))
@@ -149,6 +157,8 @@ class RiskSums:
         if alone is not None:
             r1, r2 = r1 * alone, r2 * alone
         self.r1 += r1.sum(axis=0)
+        np.add.at(self.r1_of_batches, self.batches[self.done : self.done + len(r1)], r1)
+        self.done += len(r1)
         self.r2[: len(self.rows)] += r2.sum(axis=0)
         self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
         self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
@@ -190,8 +200,9 @@ class RiskSums:
         for name, tau in zip(TAUS, taus, strict=True):
             to[name].append(tau)
 
-    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
+    def figures(self) -> dict[str, Any]:
+        """Fields of `PopulationRisk`."""
+        shape = self.shape
         by_draw, of_correction = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
             for draws in (self.by_draw, self.of_correction)
@@ -208,6 +219,7 @@ class RiskSums:
             "relative_error": float(np.median(by_draw.pop("error"))),
             "rows": rows[order],
             "r1": (self.r1 / number)[order],
+            "r1_error": errors_of_means(self.r1_of_batches, np.bincount(self.batches))[order],
             "r2": (self.r2[: len(rows)] / number)[order],
             "overdispersion": OverdispersionDraws(**of_correction) if of_correction else None,
             "r2_of_cells": r2_of_cells,

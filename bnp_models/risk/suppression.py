@@ -16,7 +16,7 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.risk.anonymity import Anonymity, rows_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.rare_combinations import minimal_rare
-from bnp_models.risk.verdict import Limits, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 
 # Records with a smaller risk than this get no suppression.
 _NO_RISK = 1e-4
@@ -136,9 +136,7 @@ class _Search:
 
     def meets(self, r1: np.ndarray, limits: Limits) -> bool:
         """Whether these risks (draws, m) meet the limits."""
-        draws = self.risks.draw_tau1(r1, self.rows)
-        low, high = np.quantile(draws, [0.025, 0.975])
-        tau1 = {"mean": draws.mean(), "q025": low, "q975": high}
+        tau1 = figures_of_draws(self.risks.draw_tau1(r1, self.rows))
         return judge(tau1, r1.mean(axis=0), limits).release is True
 
     def _enough(self, order: np.ndarray, limits: Limits) -> int:

@@ -214,7 +214,8 @@ class LatentClassModel(
 
     def warnings(self, run: Fitted[Records, StructuralZeros]) -> list[str]:
         """Sentences on records in the last class, and on uncounted impossible records."""
-        return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
+        last = last_class_used(run.draws, run.table.n)
+        return list(filter(None, [last, too_many_augmented(run.draws)]))
 
 
 @jax.named_scope("update_parameters")
