@@ -12,7 +12,7 @@ from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import HOUSEHOLD_MODELS, MODELS_OF
-from bnp_models.cli.options import UsageError
+from bnp_models.cli.options import refuse
 from bnp_models.cli.outputs import recoding_file, table_names, verdict_lines, warning_lines
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
@@ -44,18 +44,21 @@ def with_unit(command: Risk) -> Risk:
     return dataclasses.replace(command, fit=dataclasses.replace(fit, model=HOUSEHOLD_MODELS[0]))
 
 
+def options_of_records(command: Risk) -> dict[str, object]:
+    """Options that only the risk of records has, as they were given."""
+    return {
+        "validate": command.validate is not None, "what-if": command.what_if,
+        "keys": command.keys, "id": command.data.id, "all-records": command.all_records,
+        "suda": command.suda is not None, "missing-keys": command.missing_keys,
+    }  # fmt: skip
+
+
 def run_household_risk(command: Risk) -> int:
     """Check everything, sample, evaluate the risk of households, write it; the exit code."""
-    for name, given in (
-        ("validate", command.validate is not None), ("what-if", command.what_if),
-        ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
-        ("suda", command.suda is not None), ("missing-keys", command.missing_keys),
-        ("baselines", command.baselines),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(
-                f"--{name}: cannot be used for the risk of households (--household); leave it out"
-            )
+    refuse(
+        options_of_records(command) | {"baselines": command.baselines},
+        "cannot be used for the risk of households (--household); leave it out",
+    )
     inputs = checked_input(command)
     with located(command.data):
         check_households(inputs.model, inputs.table, command.size)

@@ -12,10 +12,10 @@ from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
-from bnp_models.cli.household_risk import run_household_risk, with_unit
+from bnp_models.cli.household_risk import options_of_records, run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
-from bnp_models.cli.options import UsageError, about
+from bnp_models.cli.options import UsageError, about, refuse
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
@@ -95,7 +95,10 @@ def risk(command: Risk) -> int:
     if command.fit.model in HOUSEHOLD_MODELS:
         return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
-        _refuse_with_cells(command)
+        refuse(
+            options_of_records(command) | {"first-row": command.first_row},
+            f"cannot be used with a model of cells (--model {command.fit.model}); leave it out",
+        )
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
     inputs = checked_input(command)
@@ -117,21 +120,6 @@ def risk(command: Risk) -> int:
     return with_strictness(command.limits, code, document)
 
 
-def _refuse_with_cells(command: Risk) -> None:
-    """Refuse options that models of cells do not have."""
-    for name, given in (
-        ("validate", command.validate is not None), ("what-if", command.what_if),
-        ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
-        ("suda", command.suda is not None),
-        ("missing-keys", command.missing_keys), ("first-row", command.first_row),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(
-                f"--{name}: cannot be used with a model of cells (--model "
-                f"{command.fit.model}); leave it out"
-            )
-
-
 def _with_keys(command: Risk) -> Risk:
     """The command for all variables of --keys, if no others are named."""
     if not command.keys or command.data.variables is not None:
@@ -145,15 +133,13 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     """Check what is asked for beside the risk."""
     data, table = command.data, persons_of(inputs.table)
     coarsenings = _checked_coarsenings(command, inputs)
-    for name, given in (
-        ("validate", command.validate is not None), ("all-records", command.all_records),
-        ("suda", command.suda is not None),
-    ):  # fmt: skip
-        if given and isinstance(table, ContingencyTable):
-            raise UsageError(
-                f"--{name}: needs single records, but SAMPLE is a folder, of which only cell "
-                f"counts are kept; leave --{name} out"
-            )
+    if isinstance(table, ContingencyTable):
+        given = options_of_records(command)
+        refuse(
+            {name: given[name] for name in ("validate", "all-records", "suda")},
+            "needs single records, but SAMPLE is a folder, of which only cell counts are kept; "
+            "leave it out",
+        )
     ids = read_ids(data, command.all_records)
     scores = _suda(command, records_of(table))
     missing_keys = _reading_of_missing(command, records_of(table))
@@ -198,14 +184,11 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
     reading = command.missing_keys or MISSING_KEYS[0]
     if not table.has_missing:
         return reading
-    for name, given in (
-        ("validate", command.validate is not None), ("baselines", command.baselines),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(
-                f"--{name}: cannot be used if values of key variables are missing; leave it out, "
-                "or complete the records with bnp-models impute"
-            )
+    refuse(
+        {"validate": command.validate is not None, "baselines": command.baselines},
+        "cannot be used if values of key variables are missing; leave it out, or complete the "
+        "records with bnp-models impute",
+    )
     if command.all_records and reading == "random":
         raise UsageError(
             "--all-records: if values are missing, needs --missing-keys wildcard; add it, or leave "

@@ -139,15 +139,7 @@ class HouseholdRisk:
         if self.persons is None:
             return np.full(self.run.table.n, np.nan)
         log_rest = np.log1p(-np.minimum(self._own[1], 1 - 1e-16))
-        return -np.expm1(np.bincount(self.home, log_rest, self.run.table.n))
-
-    @cached_property
-    def home(self) -> np.ndarray:
-        """(N,) index of the household of each person, in the order of the file."""
-        table = self.run.table
-        home = np.empty(table.num_persons, np.int64)
-        home[table.rows] = np.repeat(np.arange(table.n), table.sizes)
-        return home
+        return -np.expm1(np.bincount(self.run.table.of_household, log_rest, self.run.table.n))
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +160,7 @@ class HouseholdRisk:
         and for persons separately, so that the person's own r_1 may be estimated to be larger; it
         is then the larger one.
         """
-        return np.fmax(self.r1[self.home], self._own[0])
+        return np.fmax(self.r1[self.run.table.of_household], self._own[0])
 
     def household_table(self) -> pd.DataFrame:
         """One row per household, riskiest first: household, f, r1, r2 and hierarchical.
@@ -194,7 +186,7 @@ class HouseholdRisk:
         persons = table.persons
         frame = labels_of(persons.schema, persons.codes)
         frame.insert(0, "row", np.arange(persons.n))
-        ids = pd.Series(table.ids[self.home]).infer_objects()
+        ids = pd.Series(table.ids[table.of_household]).infer_objects()
         frame.insert(1, table.schema.household, ids)
         cells = persons.cells()
         frame["f"] = cells.counts[cells.record_cell]
