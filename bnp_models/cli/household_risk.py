@@ -9,18 +9,17 @@ from typing import Any
 import pandas as pd
 
 from bnp_models.cli.commands import Risk
-from bnp_models.cli.folder import located, shows_progress, write_files
+from bnp_models.cli.folder import located, shows_progress
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import HOUSEHOLD_MODELS, MODELS_OF
 from bnp_models.cli.options import refuse
-from bnp_models.cli.outputs import recoding_file, table_names, verdict_lines, warning_lines
-from bnp_models.cli.release import filing_of, limits_of, release_settings
+from bnp_models.cli.outputs import table_names, verdict_lines, warning_lines, written_line
+from bnp_models.cli.release import limits_of, release_settings
+from bnp_models.cli.risk_files import write_risk
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
-from bnp_models.data.writing import write_json, write_table
-from bnp_models.inference.arviz import write_netcdf
+from bnp_models.data.writing import write_table
 from bnp_models.inference.run import is_of_households
 from bnp_models.report.households import household_risk_summary, write_household_report
-from bnp_models.report.inference_data import to_inference_data
 from bnp_models.risk.households import HouseholdRisk, check_households, household_risk
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
@@ -79,20 +78,13 @@ def run_household_risk(command: Risk) -> int:
 
 def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
     """Write the files of a risk of households; return what is said of it."""
-    run, result, out = done.run, done.evaluated, done.out
+    run, result = done.run, done.evaluated
     assert is_of_households(run)
-    output, seed = command.output, inputs.chains.seed
     checks = predictive_checks(run, unit="household")
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "limits": limits_of(command.limits),
     }  # fmt: skip
-    summary = household_risk_summary(result, seed=seed, **found)
-
-    def write_posterior(path):
-        data = to_inference_data(
-            run, result.households, parameters=output.keep_parameters, seed=seed, checks=checks
-        )
-        write_netcdf(data, path)
+    summary = household_risk_summary(result, seed=inputs.chains.seed, **found)
 
     made: tuple[Callable[[], pd.DataFrame], ...] = (
         result.household_table, functools.partial(_records, result, command.first_row)
@@ -101,20 +93,9 @@ def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
         name: functools.partial(_write_table, frame, command.bom)
         for name, frame in zip(table_names(command), made, strict=True)
     }
-    filing = filing_of(command.data.sample, command.filing)
-    of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_files(out, {
-        "risk.json": functools.partial(write_json, summary),
-        **({} if output.no_records else tables),
-        "run.json": functools.partial(write_json, done.settings | of_run),
-        "posterior.nc": write_posterior,
-        "report.html": lambda path: write_household_report(
-            path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, **found,
-        ),
-        **recoding_file(command.data, inputs.changes.recoding),
-    })  # fmt: skip
-    return _message(command, summary, out)
+    page = functools.partial(write_household_report, risk=result, **found)
+    write_risk(command, inputs, done, result.households, summary, checks, tables, page)
+    return _message(command, summary, done.out)
 
 
 def _records(result: HouseholdRisk, first_row: int) -> pd.DataFrame:
@@ -133,7 +114,6 @@ def _write_table(made: Callable[[], pd.DataFrame], bom: bool, path: Path) -> Non
 def _message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     """Lines that say what was found, and what was written."""
     tau1, persons = summary["tau1"], summary["persons"]
-    names = () if command.output.no_records else table_names(command)
     return "\n".join([
         f"{summary['sample_uniques']:,} of {summary['n']:,} households are unique in the sample by "
         f"their composition; of these, {tau1['mean']:.1f} are expected to be unique among "
@@ -143,5 +123,5 @@ def _message(command: Risk, summary: dict[str, Any], out: Path) -> str:
         summary["usable"]["why"],
         *verdict_lines(summary),
         *warning_lines(summary["warnings"]),
-        f"written: {out / 'report.html'}, {', '.join(['risk.json', *names, 'posterior.nc'])}",
+        written_line(command, out),
     ])  # fmt: skip
