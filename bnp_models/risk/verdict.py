@@ -161,7 +161,7 @@ def figures_of_draws(tau1: np.ndarray, superchain: int = 1) -> dict[str, float]:
     errors = monte_carlo_errors(tau1, superchain)
     return {
         "mean": float(tau1.mean()), "q025": float(low), "q975": float(high),
-        "error_mean": errors.mean, "error_q025": errors.low, "error_q975": errors.high,
+        "error_mean": errors.mean, "error_q975": errors.high,
     }  # fmt: skip
 
 
