@@ -34,7 +34,7 @@ class Compositions(NamedTuple):
     Examples
     --------
     >>> persons = pd.DataFrame({"hid": [1, 1, 2, 2], "sex": ["f", "m", "m", "f"]})
-    >>> grouped = bnp.data.compositions(bnp.Households.from_frame(persons))
+    >>> grouped = bnp.data.compositions_of(bnp.Households.from_frame(persons))
     >>> grouped.counts.tolist(), np.exp(grouped.log_orders).round().tolist()
     ([2], [2.0])
     """
@@ -54,12 +54,12 @@ class Compositions(NamedTuple):
         )
 
 
-def compositions(table: Households) -> Compositions:
+def compositions_of(table: Households) -> Compositions:
     """Find the distinct compositions of households; a missing value is a value of its own.
 
     Examples
     --------
-    >>> found = bnp.data.compositions(households)
+    >>> found = bnp.data.compositions_of(households)
     >>> int(found.counts.sum())
     20
     """

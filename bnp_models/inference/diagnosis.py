@@ -65,7 +65,7 @@ class Diagnosis:
         return self._figures_of(self.draws)
 
     def _figures_of(self, draws: dict[str, np.ndarray]) -> dict[str, Figures]:
-        """Figures of draws, as of the result that was computed from them."""
+        """Convergence figures of draws, given the superchains of the run and `share`."""
         superchain = 1 if self.run is None else self.run.settings.superchain
         return figures_by_name(draws, superchain, self.share)
 

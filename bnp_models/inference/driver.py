@@ -1,4 +1,10 @@
-"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints."""
+"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints.
+
+If the number of components of a model is fixed (it is not `Growing`), its capacity never changes.
+Then `_advance` returns False, because nothing is left over; `_grow` is never called, `_shrink`
+returns at once, and `growth_start` and `growth` stay 0 and empty. Skip them when you read on for
+such a model.
+"""
 
 import contextlib
 import math
@@ -86,7 +92,7 @@ class Execution:
 
 
 def keys_of(key: jax.Array) -> Keys:
-    """Keys of a run: for starts, for sweeps, for new slots, and the key that it sets aside."""
+    """Keys of a run, in this order: initial states, sweeps, new slots, and `Run.key`."""
     return Keys(key, 4)
 
 
@@ -151,7 +157,7 @@ class Driver:
         """
         forget_programs()
         if not isinstance(begin, Run):
-            # With fewer, neither R-hat nor effective sample sizes can be computed.
+            # With fewer than MIN_DRAWS draws, R-hat and effective sample sizes are undefined.
             least = min(MIN_DRAWS * self.settings.parameters_every, self.settings.num_samples)
             self.first = self.settings.num_warmup + least * self.settings.thin
         with noted_signals() as noted, contextlib.closing(self.progress):
@@ -199,7 +205,8 @@ class Driver:
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [
-                # Placed, because values that depend on neither data nor key are on any device.
+                # States are placed explicitly, because JAX puts arrays that depend on neither data
+                # nor key on its default device.
                 self.place.group(init_chains(model, self.data, keys, self.capacity, starts))
                 for keys, starts in self.place.groups((keys, starts))
             ]
@@ -207,7 +214,8 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # The states are in their final places, so that the sweep traced here is compiled later.
+        # This traces a sweep, to learn the shapes of what it keeps. The states are on their devices
+        # already, because `_compile` can use this trace again only if it finds them there.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )
@@ -372,7 +380,11 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """Sweep of the last draw; if the time is used up, of the next draw, or the present one."""
+        """Sweep at which the chains stop: that of the last draw, while there is time.
+
+        When the time is used up, it is that of the next draw, or the present one if there are too
+        few draws to judge.
+        """
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps

@@ -18,7 +18,8 @@ Tell = Callable[[str], None]
 
 _SECONDS_BETWEEN, _LEAST_FORECAST = 60.0, 5.0
 
-# Seconds of a compilation after which, and intervals at which, it says that it goes on.
+# After so many seconds of a compilation, and again after each such interval, a sentence says that
+# the compilation goes on.
 _SECONDS_COMPILING = 15.0
 
 

@@ -36,7 +36,7 @@ class Until:
     """Settings of the first draws. The settings of the run may have more sweeps, some of which are
     discarded, or a larger `thin`; or fewer sweeps, if the minutes were used up."""
     finish_first: bool = True
-    """Whether the first draws are made whatever they take."""
+    """Whether the first draws are all made, however long they take."""
 
     def in_first(self, settings: Settings) -> bool:
         """Whether a run with these settings has made no more than the first draws."""
@@ -277,7 +277,7 @@ def names_of_draw(model: Model) -> tuple[str, ...]:
 
 
 def shape_of_draws(parameters: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Numbers of chains and of draws of each, of arrays (chains, draws, ...)."""
+    """Number of chains and number of draws of each chain, from arrays (chains, draws, ...)."""
     num_chains, num_draws = next(iter(parameters.values())).shape[:2]
     return num_chains, num_draws
 

@@ -3,19 +3,25 @@
 `sample` codes and checks the input, and gives the chains to a `Driver`, which calls compiled
 programs of many sweeps each. To follow a run, read on in
 
+- `bnp_models.models.model`: the members of every model, which the driver calls;
 - `bnp_models.inference.driver`: `Driver.run` starts the chains, runs chunks of sweeps until the
   last draw, enlarges or shrinks arrays, and saves checkpoints;
 - `bnp_models.inference.chunks`: `advance_chains` is the compiled loop over the sweeps of a chunk;
 - `bnp_models.inference.trace`: which draws are kept, and how they are copied to the host;
 - the file of the model, such as `bnp_models.models.latent_classes.nplcm`: `prepare` makes the
-  arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The
-  conditionals are in the file `conditionals` next to it, and the variates in
-  `bnp_models.kernels`.
+  arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The file
+  `state` next to it has the fields of data, state and info, with their shapes; the file
+  `conditionals` has the conditionals; the variates are in `bnp_models.kernels`.
 
-The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on
-the length of the chunks nor, if each chain is on one device, on the number of devices. Therefore a
-run that is extended has the draws of a longer run, and a run until a target is a loop of
-extensions. If the records of a chain are divided among devices, floats are rounded differently.
+If the number of components of the model is fixed, the parts of driver and chunks that change the
+capacity do nothing; their docstrings name these parts.
+
+The key of chain c at sweep t is ``fold_in(fold_in(k, c), t)``. Here k is the second of the four
+keys that `bnp_models.inference.driver.keys_of` derives from the key given to `sample`. Draws
+therefore depend neither on the length of the chunks nor, if each chain is on one device, on the
+number of devices. Therefore a run that is extended has the draws of a longer run, and a run until a
+target is a loop of extensions. If the records of a chain are divided among devices, floats are
+rounded differently.
 """
 
 import hashlib
@@ -149,9 +155,11 @@ def sample(
     Returns
     -------
     run
-        The chains. With a target, `run.until` is the target, and the draws are the last draws of
-        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, where
-        the numbers are those of ``run.settings``.
+        The chains. With a target, `run.until` is the target, and the first draws may have been
+        discarded: ``run.settings.num_discarded`` counts their sweeps. A run without a target, with
+        as many more samples, has the same draws at its end. For example, with 500 discarded sweeps,
+        750 samples and thin 2, they are the last 750 draws of ``sample(num_samples=1000, thin=2,
+        ...)``, because 500 sweeps are 250 draws.
 
     Raises
     ------
@@ -166,6 +174,11 @@ def sample(
 
     Notes
     -----
+    The log likelihood that the latent class models and `NDPMPM` keep with a draw ("log_likelihood")
+    belongs to the parameters before the sweep, and not to those that are kept with it: classes are
+    drawn first in a sweep, and the log likelihood is computed then. `population_risk` computes the
+    log likelihood of the kept parameters.
+
     Compiled programs are kept in the user's cache folder (``~/.cache/bnp-models``), or in the
     folder that JAX was given (``jax_compilation_cache_dir``). A second run compiles nothing if its
     data have the same variables and levels and about the same number of records.

@@ -42,7 +42,7 @@ Conditions: TypeAlias = StructuralZeros | Rules
 
 
 class Info(Protocol):
-    """Figures of one sweep, a pytree; the driver reads the figure below."""
+    """Figures of one sweep, a pytree; the driver reads only `left_over`."""
 
     @property
     def left_over(self) -> Float[Array, ""]:
@@ -133,7 +133,7 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     takes_missing: ClassVar[bool] = False
     """Whether the model draws missing values or sums them out."""
     missing_under_conditions: ClassVar[bool] = True
-    """Whether the model also does so under structural zeros."""
+    """Whether the model draws missing values, or sums them out, under structural zeros too."""
     takes_counts: ClassVar[bool] = False
     """Whether the model accepts a `ContingencyTable` (cells with counts) instead of `Microdata`."""
 
@@ -194,7 +194,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     def keep(self, state: StateT, info: InfoT) -> dict[str, Array]:
         """Quantities of one sweep that a user may keep, by name: all fields of state and info.
 
-        A quantity that is a function of the state is taken from the state and not from the info.
+        `state` is the state after the sweep. A field of the same name in both is taken from it. A
+        quantity of the info may belong to the state before the sweep, as the log likelihood of the
+        latent class models does.
         """
         return vars(info) | vars(state)
 
@@ -328,7 +330,7 @@ class KnowsMargins(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     ) -> Float[Array, " R"] | None:
         """P(x_j = l) of a feasible record, for every level of every variable.
 
-        None if they would take too long.
+        None if the computation would take too long.
         """
 
 

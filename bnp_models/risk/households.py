@@ -8,7 +8,7 @@ probability
     c sum_g pi_g lambda_g(h) prod_i sum_s omega_gs phi_gs(x_i) / P(possible)
 
 where c is the number of distinct orders of the members x_1, .., x_m. The cells of
-`bnp_models.risk.sums` are then compositions, its records are households, and N is the number of
+`bnp_models.risk.taus` are then compositions, its records are households, and N is the number of
 households of the population: tau_1, tau_2, r_1, r_2 and the correction for overdispersion are
 computed as for persons.
 
@@ -40,7 +40,7 @@ from scipy.special import logsumexp
 from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind, check_number
-from bnp_models.data.compositions import Compositions, composition_rows, compositions
+from bnp_models.data.compositions import Compositions, composition_rows, compositions_of
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.households import Households
@@ -68,7 +68,7 @@ from bnp_models.risk.overdispersion import (
     OverdispersionPosterior,
 )
 from bnp_models.risk.population import PopulationRisk, checked_thin
-from bnp_models.risk.sums import RiskSums
+from bnp_models.risk.taus import RiskSums
 
 # Fewest draws from which households are simulated for the correction for overdispersion.
 _LEAST_SIMULATED = 4
@@ -273,7 +273,7 @@ def household_risk(
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
     laws = _Laws(run)
-    found, persons = compositions(run.table), run.table.persons
+    found, persons = compositions_of(run.table), run.table.persons
     units = [
         _Unit(
             _as_records(found), int(population_size),
@@ -434,7 +434,7 @@ def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
     draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
     for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
         log_possible = laws.log_possible(key_possible, draw, np.array([m]))
-        grouped = compositions(table)
+        grouped = compositions_of(table)
         orders = grouped.log_orders[grouped.of_household]
         log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]
         parts = [np.exp(log_b)[[row.tobytes() not in seen for row in composition_rows(table)]]]

@@ -44,7 +44,7 @@ from bnp_models.risk.evaluator import (
 )
 from bnp_models.risk.missing_keys import MISSING_KEYS, Completions, anonymity_of, matching_records
 from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
-from bnp_models.risk.sums import OverdispersionDraws, RiskSums
+from bnp_models.risk.taus import OverdispersionDraws, RiskSums
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
@@ -172,7 +172,7 @@ class PopulationRisk:
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
 
     def _all_records(self, table: Microdata, r2_of_cells: np.ndarray) -> pd.DataFrame:
-        """`records` of all records."""
+        """The frame of `records` if the risk was computed for all records."""
         frame = labels_of(table.schema, table.codes)
         cells = group_cells(table.codes + 1, [size + 1 for size in table.schema.num_levels])
         matching = cells.counts if self.matching is None else self.matching
@@ -444,7 +444,7 @@ def tau1_monitor(
 
 
 def checked_thin(thin: int | None, settings: Settings) -> int:
-    """Every how many of the draws to evaluate."""
+    """Interval between the draws that are evaluated."""
     num_samples = settings.num_arrays
     if thin is None:
         many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)

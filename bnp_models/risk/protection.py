@@ -393,9 +393,10 @@ def _suppress_rare(
     weight: np.ndarray,
     most: int,
 ) -> tuple[bool, np.ndarray]:
-    """Whether k-anonymity takes values (n, J') of `most` records at the most, and these values.
+    """Choose values (n, J') whose suppression gives k-anonymity.
 
-    Where it takes more, those of the records whose combinations are rarest.
+    The first result is whether they are values of at most `most` records. If more records are
+    needed, the values are those of the `most` records whose combinations are rarest.
     """
     table = recoded.records
     mask = suppress_rare(table, targets, weight[recoded.kept], stratum)
@@ -414,7 +415,10 @@ def _next_towards(
     weight: np.ndarray,
     ordered: np.ndarray,
 ) -> tuple[Recoded, list[Step]] | None:
-    """The recodings with the least loss for the records that then meet k-anonymity; None: none."""
+    """The step with the least loss of information for each record that then meets k-anonymity.
+
+    None if no step makes more records meet it.
+    """
 
     def number(recoded):
         """Records that miss a target."""
@@ -430,7 +434,7 @@ def _next_towards(
 def _next_step(
     scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
-    """Recoding with the least loss of information for its reduction of risk; None: none is left."""
+    """Step with the least loss of information for its reduction of risk; None if none is left."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
     order = np.argsort(-r1)

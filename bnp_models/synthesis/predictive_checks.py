@@ -19,7 +19,7 @@ from scipy.special import softmax
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import joint_codes
-from bnp_models.data.compositions import compositions
+from bnp_models.data.compositions import compositions_of
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import Document
@@ -338,8 +338,8 @@ def _compositions(
     persons, counts = [], []
     for made in simulate_households(run, number, key):
         persons.append(made.persons.tabulated)
-        counts.append(compositions(made).counts)
-    return persons, [[compositions(run.table).counts], counts]
+        counts.append(compositions_of(made).counts)
+    return persons, [[compositions_of(run.table).counts], counts]
 
 
 def _sizes(run: HouseholdsRun, number: int, key: jax.Array) -> dict[int, tuple[int, list[int]]]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.compositions import composition_rows, compositions
+from bnp_models.data.compositions import composition_rows, compositions_of
 from bnp_models.data.households import Households
 
 ROWS = [
@@ -22,7 +22,7 @@ def orders(found):
 
 
 def test_members_are_in_no_order():
-    found = compositions(Households.from_frame(FRAME, "hid", ["home"]))
+    found = compositions_of(Households.from_frame(FRAME, "hid", ["home"]))
     of = found.of_household
     assert of[0] == of[1] and of[2] == of[4] and len({*of}) == 4
     assert found.counts[of].tolist() == [2, 2, 2, 1, 2, 1]
@@ -32,7 +32,7 @@ def test_members_are_in_no_order():
 
 def test_the_head_has_its_own_place():
     table = Households.from_frame(FRAME, "hid", ["home"], head=("role", "head"))
-    found = compositions(table)
+    found = compositions_of(table)
     # Besides the head: a and b have two equal children, c and e two of different ages.
     assert orders(found) == [1, 1, 2, 1, 2, 1]
     assert found.counts[found.of_household].tolist() == [2, 2, 2, 1, 2, 1]

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 import bnp_models as bnp
 from bnp_models import NDPMPM, Rules
-from bnp_models.data.compositions import compositions
+from bnp_models.data.compositions import compositions_of
 from bnp_models.inference.run import Run
 from bnp_models.inference.trace import Settings
 from bnp_models.models.nested.probabilities import knows_persons
@@ -129,7 +129,7 @@ class Exact:
     def compositions(self):
         """All possible compositions, and their probabilities (draws, D)."""
         table, p = self.all
-        found = compositions(table)
+        found = compositions_of(table)
         return found, np.stack([np.bincount(found.of_household, row) for row in p])
 
     @cached_property
@@ -186,7 +186,7 @@ class Simulated:
         rng = np.random.default_rng(seed)
         num_new = NUM_HOUSEHOLDS - table.n
         new = rng.multinomial(num_new, self.exact.compositions[1][0], NUM_POPULATIONS)
-        own, rows = compositions(table), {row.tobytes(): d for d, row in enumerate(found.rows)}
+        own, rows = compositions_of(table), {row.tobytes(): d for d, row in enumerate(found.rows)}
         place = np.array([rows[row.tobytes()] for row in own.rows])
         joined = new[:, place]
         unique = own.counts == 1
@@ -269,7 +269,7 @@ def _head_among_the_members(patch):
         found = right(table)
         return found._replace(log_orders=found.log_orders + np.log(table.sizes[found.first]))
 
-    patch.setattr(households, "compositions", wrong)
+    patch.setattr(households, "compositions_of", wrong)
 
 
 def _all_are_possible(patch):
@@ -318,7 +318,7 @@ def test_checks_compare_compositions_and_sizes(simulated):
     counts = sum(
         rng.multinomial(n, law / law.sum(), 4000) for n, law in zip(number, laws, strict=True)
     )
-    own = compositions(table).counts
+    own = compositions_of(table).counts
     for k, check in checks.cells.items():
         assert check.observed == (own == k).sum()
         expected = (counts == k).sum(axis=1)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.data.cells import group_cells
-from bnp_models.data.compositions import compositions
+from bnp_models.data.compositions import compositions_of
 from bnp_models.data.households import Households
 from bnp_models.evaluation.attack.household_probabilities import (
     CodedHouseholds,
@@ -247,6 +247,6 @@ class HouseholdTargets(Targets[Households]):
 
 def _unique_households(table, complete):
     """Complete households whose values no other household has, in any order of the members."""
-    found = compositions(table)
+    found = compositions_of(table)
     households = np.sort(found.first[found.counts == 1])
     return households[complete[households]]

@@ -150,7 +150,11 @@ class NDPMPM(NestedOptions):
         return update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
-        """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
+        """Sort the classes by weight, the largest first; for the warm-up only.
+
+        The stick-breaking prior gives the orders of the same classes different densities, so that
+        sorting after every sweep would change the distribution of the draws.
+        """
         del data
         order = jnp.argsort(-state.log_pi)
         if self.shares_members:
