@@ -102,7 +102,7 @@ def test_a_thinned_risk_thins_everything(small):
 def test_latent_class_runs(latent):
     data = bnp.to_inference_data(latent.run, parameters=True)
     assert set(data["posterior"].data_vars) == {
-        "alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda",
+        "alpha", "components", "total_log_likelihood", "log_feasible", "log_pi", "log_lambda",
         "level_shape",
     }  # fmt: skip
     stats = set(data["sample_stats"].data_vars)
