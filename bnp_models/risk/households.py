@@ -273,16 +273,8 @@ def household_risk(
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
     laws = _Laws(run)
-    found, persons = compositions_of(run.table), run.table.persons
-    units = [
-        _Unit(
-            _as_records(found), int(population_size),
-            laws.of_households(run.table.select(found.first), found.log_orders),
-        )
-    ]  # fmt: skip
-    if knows_persons(laws.data):
-        number = round(population_size * persons.n / run.table.n)
-        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
+    found = compositions_of(run.table)
+    units = _units(laws, found, int(population_size))
     unseen: list[Any] = [None] * len(units)
     if ties != "off":
         unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
@@ -415,6 +407,17 @@ class _Laws:
             return log_p - logsumexp(log_possible + persons_of_size, axis=1, keepdims=True)
 
         return log_probability
+
+
+def _units(laws: _Laws, found: Compositions, population_size: int) -> list[_Unit]:
+    """Households, and their persons if their own risk has a closed form."""
+    table, persons = laws.run.table, laws.run.table.persons
+    of_compositions = laws.of_households(table.select(found.first), found.log_orders)
+    units = [_Unit(_as_records(found), population_size, of_compositions)]
+    if knows_persons(laws.data):
+        number = round(population_size * persons.n / table.n)
+        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
+    return units
 
 
 def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
