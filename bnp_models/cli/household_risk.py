@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +84,21 @@ def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
         "diagnosis": done.diagnosis, "checks": checks, "limits": limits_of(command.limits),
     }  # fmt: skip
     summary = household_risk_summary(result, seed=inputs.chains.seed, **found)
-
-    made: tuple[Callable[[], pd.DataFrame], ...] = (
-        result.household_table, functools.partial(_records, result, command.first_row)
-    )  # fmt: skip
+    persons = result.records()
+    persons["row"] += command.first_row
     tables = {
         name: functools.partial(_write_table, frame, command.bom)
-        for name, frame in zip(table_names(command), made, strict=True)
+        for name, frame in zip(
+            table_names(command), (result.household_table(), persons), strict=True
+        )
     }
     page = functools.partial(write_household_report, risk=result, **found)
     write_risk(command, inputs, done, result.households, summary, checks, tables, page)
     return _message(command, summary, done.out)
 
 
-def _records(result: HouseholdRisk, first_row: int) -> pd.DataFrame:
-    """Table of persons, whose first one in the file has this number."""
-    frame = result.records()
-    frame["row"] += first_row
-    return frame
-
-
-def _write_table(made: Callable[[], pd.DataFrame], bom: bool, path: Path) -> None:
-    """Write a table, which is made for it."""
-    frame = made()
+def _write_table(frame: pd.DataFrame, bom: bool, path: Path) -> None:
+    """Write a table of households or of persons."""
     write_table(frame, path, [name for name in _PROBABILITIES if name in frame], bom=bom)
 
 
