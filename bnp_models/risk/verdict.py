@@ -2,15 +2,15 @@
 
 The limit of tau_1 is on the number of population uniques among the records. A verdict is
 
-- no if the whole 95% interval is above the limit;
+- no if the posterior mean, the expected number, is above the limit;
 - yes if the whole 95% interval is at or below the limit; a mean just below the limit is not enough,
   because the true number may well be above it;
-- "unknown" if the limit is within the interval, or if the model does not fit by the checks.
-  `protect` makes a file whose verdict is yes.
+- "unknown" otherwise: if the limit is between the mean and the upper end of the interval, or if the
+  model does not fit by the checks. `protect` makes a file whose verdict is yes.
 
-Chains give the ends of the interval with a Monte Carlo error. The end that decides must be on the
+Chains give the mean and the upper end with a Monte Carlo error. The one that decides must be on the
 same side of the limit if it is moved towards the limit by `MARGIN` standard errors; otherwise the
-verdict is "unknown". So short chains decide where the interval is far from the limit, and longer
+verdict is "unknown". So short chains decide where the limit is far from both figures, and longer
 chains seldom change the verdict (experiments/accuracy/verdict_length).
 
 The limit of records applies to r_1 of every record, the posterior probability that the record is
@@ -161,7 +161,7 @@ def figures_of_draws(tau1: np.ndarray, superchain: int = 1) -> dict[str, float]:
     errors = monte_carlo_errors(tau1, superchain)
     return {
         "mean": float(tau1.mean()), "q025": float(low), "q975": float(high),
-        "error_mean": errors.mean, "error_q025": errors.low, "error_q975": errors.high,
+        "error_mean": errors.mean, "error_q975": errors.high,
     }  # fmt: skip
 
 
