@@ -36,6 +36,7 @@ from .inference.checkpoint import CheckpointError as CheckpointError
 from .inference.convergence import Converged as Converged
 from .inference.diagnosis import diagnose as diagnose
 from .inference.interruption import Interrupted as Interrupted
+from .inference.interruption import OutOfTime as OutOfTime
 from .inference.loading import load_run as load_run
 from .inference.run import Run as Run
 from .inference.sampling import check_input as check_input
@@ -55,6 +56,7 @@ from .models.nested.ndpmpm import NDPMPM as NDPMPM
 from .report.inference_data import to_inference_data as to_inference_data
 from .risk.cells import cell_risk as cell_risk
 from .risk.coarser_risk import coarsen as coarsen
+from .risk.households import household_risk as household_risk
 from .risk.loglinear import loglinear_risk as loglinear_risk
 from .risk.population import population_risk as population_risk
 from .risk.protection import protect as protect

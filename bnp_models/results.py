@@ -18,6 +18,7 @@ from bnp_models.models.cells.empirical_bayes import EmpiricalBayes as EmpiricalB
 from bnp_models.models.cells.full_bayes import HyperparameterDraws as HyperparameterDraws
 from bnp_models.risk.cells import CellRisk as CellRisk
 from bnp_models.risk.coarser_risk import CoarserRisk as CoarserRisk
+from bnp_models.risk.households import HouseholdRisk as HouseholdRisk
 from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
 from bnp_models.risk.population import PopulationRisk as PopulationRisk
 from bnp_models.risk.protection import FileRisk as FileRisk

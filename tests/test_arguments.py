@@ -158,6 +158,7 @@ CALLS = {
     "held_out_log_probability": lambda it, key: bnp.held_out_log_probability(
         it.run, it.table, key=key
     ),
+    "household_risk": lambda it, key: bnp.household_risk(it.run, 20_000, key=key),
     "impute": lambda it, key: bnp.impute(it.run, 1, key=key),
     "population_risk": lambda it, key: bnp.population_risk(it.run, 20_000, key=key),
     "predictive_checks": lambda it, key: bnp.predictive_checks(it.run, key=key),

@@ -11,7 +11,8 @@ import bnp_models as bnp
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PUBLIC = public_names()
 COMPILES = {
-    "impute", "models.sample_population_counts", "results.CountsRun",
+    "household_risk", "impute", "report.household_risk_summary", "report.write_household_report",
+    "results.HouseholdRisk", "models.sample_population_counts", "results.CountsRun",
     "results.HyperparameterDraws", "sample_hyperparameters",
 }  # fmt: skip
 """Samplers that no other example runs: their compilation would be half of the time of all."""

@@ -10,10 +10,16 @@ from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
 from bnp_models.data.display import first_parts
+from bnp_models.data.household_columns import (
+    Grouping,
+    households_by_size,
+    households_of_column,
+    is_household_name,
+)
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed
-from bnp_models.data.microdata import Records
-from bnp_models.data.reading import columns_of_file, read_levels
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import columns_of_file, read_frame, read_levels
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.spelling import are_dates
 from bnp_models.zeros.suggestions import settling_variables
@@ -23,6 +29,9 @@ _LOG = logging.getLogger(__name__)
 # Records that would speak against it by chance, from which on a variable is said to settle another;
 # and variables up to which all pairs are looked at.
 NO_CHANCE, _MOST_SETTLED = 20.0, 50
+
+# Columns without a usual name, and records, up to which columns are read to look for households.
+_MOST_READ, _MANY_RECORDS = 30, 200_000
 
 
 def tell_of_settled(data: Data, table: Records, takes_zeros: bool) -> None:
@@ -40,6 +49,72 @@ def tell_of_settled(data: Data, table: Records, takes_zeros: bool) -> None:
         "%s: %s in all records, which the model does not know; %s%s loses nothing that the other "
         "column does not say", data.sample, said, zeros, drop,
     )  # fmt: skip
+
+
+def tell_of_households(data: Data, table: Records) -> None:
+    """Say that the persons of a sample look like members of households, if they do.
+
+    Looked at are columns with a usual name of identifiers of households, then the key variables,
+    and then the columns that are no key variables.
+    """
+    if not isinstance(table, Microdata):
+        return
+    beside = {data.id, data.weights, *table.schema.variables}
+    others = [n for n in columns_of_file(data.sample, reading_of(data)) if n not in beside]
+    named = [name for name in others if is_household_name(name)]
+    rest = [name for name in others if name not in named]
+    if len(rest) > _MOST_READ or table.n > _MANY_RECORDS:
+        rest = []
+    found = (
+        _household_column(data, table, named)
+        or _variable_of_households(table)
+        or _household_column(data, table, rest)
+    )
+    by_size = None if found else households_by_size(table)
+    if found is not None:
+        column, grouping = found
+        how = f"column {column!r} groups the persons into {grouping.households:,} households"
+        number = ""
+    elif by_size is not None:
+        (size, grouping), column = by_size, "hid"
+        how = (
+            f"the persons follow each other in {grouping.households:,} households of size {size!r}"
+        )
+        number = " number the households in a column hid, and"
+    else:
+        return
+    shared = [name for name in grouping.same if name != column]
+    variables = f" --household-variables {as_option(shared)}" if shared else ""
+    _LOG.warning(
+        "%s: %s (%.1f persons each), and whoever knows all members of a household may find it; "
+        "this risk takes each person alone. For the risk of households,%s type: bnp-models risk %s "
+        "--household %s%s --population-size NUMBER_OF_HOUSEHOLDS --out DIR",
+        data.sample, how, grouping.size, number, shlex.quote(str(data.sample)),
+        as_option([column]), variables,
+    )  # fmt: skip
+
+
+def _household_column(
+    data: Data, table: Microdata, names: Sequence[str]
+) -> tuple[str, Grouping] | None:
+    """First of these columns of the file that tells households apart, if one does."""
+    if not names:
+        return None
+    frame, _ = read_frame(data.sample, names, reading_of(data))
+    for name in names:
+        if (grouping := households_of_column(name, frame[name], table)) is not None:
+            return name, grouping
+    return None
+
+
+def _variable_of_households(table: Microdata) -> tuple[str, Grouping] | None:
+    """Key variable with a usual name that tells households apart, if there is one."""
+    for name, codes in zip(table.schema.variables, table.codes.T, strict=True):
+        if not is_household_name(name):
+            continue
+        if (grouping := households_of_column(name, codes, table)) is not None:
+            return name, grouping
+    return None
 
 
 def refuse_design(

@@ -50,7 +50,8 @@ def _fit(command: str, without: Names, **changed: Any) -> Fit:
     model = {
         "choices": models,
         "default": models[0],
-        "help": f"model to fit (default: {models[0]})",
+        "help": f"model to fit (default: {models[0]}"
+        + (", or ndpmpm with --household)" if command == "risk" else ")"),
     }
     # What is recorded of a command without households.
     fixed = {"head": None} if "households" in without else {}
@@ -73,14 +74,16 @@ class Risk(Command):
     help: ClassVar = "estimate how many sample uniques are population uniques"
     description: ClassVar = (
         "Estimate the disclosure risk of a sample of categorical microdata: how many of its unique "
-        "records are unique in the population, and which."
+        "records are unique in the population, and which. With --household, the same of the "
+        "households of a file of persons, whose members an intruder may all know."
     )
     epilog: ClassVar = (
         "Writes risk.json, records.csv (or cells.csv), posterior.nc, report.html, run.json and "
-        "run.toml to DIR."
+        "run.toml to DIR; with --household also households.csv."
     )
 
-    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=
+        f"{POPULATION}; with --household, number of households")  # fmt: skip
     validate: int | None = option("SPLITS", integer_type(1, 101), nargs="?", const=3, help=
         "also fit the model to this many random quarters of the sample, and compare each estimate "
         "with the true number in the whole sample; each quarter takes at most as long as the main "
@@ -123,7 +126,8 @@ class Risk(Command):
         "writes them to cells.csv")  # fmt: skip
     limits: Limits = part(Limits)
     data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
-    fit: Fit = _fit("risk", ("households",))
+    # The risk of households needs the sizes of those of the population.
+    fit: Fit = _fit("risk", ("sizes",))
     chains: Chains = part(Chains)
     processes: Processes = part(Processes)
     output: Output = part(Output)
@@ -229,6 +233,11 @@ class Synthesize(Command):
     processes: Processes = part(Processes)
     # The evaluation of what an intruder can learn reads the parameters.
     output: Output = part(Output, fixed={"keep_parameters": True})
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether tables of the files are calibrated to those of the sample."""
+        return self.made.chosen_method == "calibrated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,9 +441,12 @@ class Compare(Command):
     )
     fit: Fit = part(Fit, only=("groups",))
     chains: Chains = part(
-        Chains, without=STOPPING,
+        Chains, without=STOPPING[:2],
         draws={"default": DRAWS, "help": 
             f"number of draws kept from each chain (default: {DRAWS})"},
+        max_minutes="stop after this many minutes of chains, even if they have not made all draws. "
+        "Each run of chains has an equal share of the minutes that are left. Compilation and the "
+        "minutes before a --resume count too (default: no limit)",
     )  # fmt: skip
     output: Output = part(Output, without=("keep_parameters",))
 

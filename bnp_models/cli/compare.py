@@ -19,6 +19,7 @@ from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.label_checks import require_order
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.options import UsageError, about, plain, values_of
+from bnp_models.cli.runs import GO_ON
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
 from bnp_models.data.display import counted
@@ -59,7 +60,7 @@ def compare_models(command: Compare) -> int:
     check_sweeps(chains)
     said = values_of(command)
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
-             "seed", "no_records")  # fmt: skip
+             "seed", "max_minutes", "no_records")  # fmt: skip
     settings = {name: plain(said[name]) for name in names} | {
         "groups": {name: str(file) for name, file in fit.groups} if fit.groups else None,
         "sample_sha256": table.digest,
@@ -81,7 +82,8 @@ def compare_models(command: Compare) -> int:
         found = compare(
             models, table, key=jax.random.key(chains.seed), conditions=conditions,
             population_size=command.population_size, num_folds=command.parts, folds=command.folds,
-            **chains.sweeps, checkpoint=out / "checkpoint", resume=chains.resume,
+            **chains.sweeps, max_minutes=chains.max_minutes,
+            checkpoint=out / "checkpoint", resume=chains.resume,
             checkpoint_seconds=chains.checkpoint_seconds, progress=progress_of_chains(output),
         )  # fmt: skip
         summary = comparison_summary(found, seed=chains.seed)
@@ -92,10 +94,13 @@ def compare_models(command: Compare) -> int:
                 path, found, command=output.command, seed=chains.seed
             ),
         })  # fmt: skip
+        answer = _message(found, out)
+        if not all(one.complete for one in found.models.values()):
+            return f"{answer}\n{GO_ON}"
         for path in sorted((out / "checkpoint").iterdir()):
             Checkpoint(path, fingerprint="").clear()
         (out / "checkpoint").rmdir()
-        return _message(found, out)
+        return answer
 
     data.sample.close()
     how = f"repeat the command with --resume to go on in {output.out}"
@@ -148,4 +153,9 @@ def _message(found: Comparison, out: Path) -> str:
         )
         for row in found.table().itertuples()
     ]
+    lines += [
+        f"warning: {name}: {sentence}"
+        for name, one in found.models.items() for sentence in one.warnings()
+        if "stopped after" in sentence
+    ]  # fmt: skip
     return "\n".join([*lines, f"written: {out / 'report.html'}, compare.json, run.json, run.toml"])

@@ -49,9 +49,10 @@ from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.risk.missing_keys import num_incomplete
 from bnp_models.synthesis import synthesize as data_sets
+from bnp_models.synthesis.calibration import MODEL_SHARE
 from bnp_models.synthesis.given import check_given
 from bnp_models.synthesis.partial import check_keep
-from bnp_models.synthesis.posterior_margins import Margins, level_margins
+from bnp_models.synthesis.posterior_margins import Margins, margins_of_files
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
 from bnp_models.zeros.settled import EMPTY, NOT_APPLICABLE
@@ -214,7 +215,11 @@ def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object)
     write = functools.partial(_write_datasets, command, inputs.changes, labelling)
     if not made.carry:
         sample.close()
-    return sample_into_folder(command, inputs, settings, level_margins, write, earlier=earlier)
+    # Tables of calibrated files are taken from the sample, but for a share.
+    calibrated = isinstance(command, Synthesize) and command.calibrated
+    share = MODEL_SHARE if calibrated else 1.0
+    evaluate = functools.partial(margins_of_files, share=share)
+    return sample_into_folder(command, inputs, settings, evaluate, write, earlier=earlier)
 
 
 def _write_datasets(

@@ -27,7 +27,7 @@ from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_text
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
-from bnp_models.inference.interruption import Stopped
+from bnp_models.inference.interruption import OutOfTime, Stopped
 
 try:
     import fcntl
@@ -160,7 +160,10 @@ def into_folder(
     if not processes.is_first():
         with tempfile.TemporaryDirectory(prefix="bnp-models-") as aside:
             # The first process has the same results, and writes them.
-            work(Path(aside))
+            try:
+                work(Path(aside))
+            except OutOfTime as error:
+                raise OutputError(str(error)) from None
         return 0
     made = _make_folder(out)
     try:
@@ -184,6 +187,10 @@ def into_folder(
         # Nobody reads what is said; this is not about the folder.
         _remove_empty(made)
         raise
+    except OutOfTime as error:
+        _remove_empty(made)
+        again = "--resume and more --max-minutes"
+        raise OutputError(f"{error}; repeat the command with {again}") from None
     except (OutputError, OSError) as error:
         _remove_empty(made)
         why = str(error)

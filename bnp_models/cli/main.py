@@ -1,7 +1,8 @@
 """The command ``bnp-models``: its arguments, and the codes it ends with.
 
 Bad input ends with exit code 2 and one line on stderr, before anything is written. If a file of the
-results cannot be written, the others are written, and the exit code is 1.
+results cannot be written, the others are written, and the exit code is 1. It is also 1 if the
+minutes that were allowed are used up before there are results.
 """
 
 import importlib
@@ -32,8 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     code
-        0; 1 if a file could not be written; 2 on bad input; 3 if --strict is given and the results
-        do not meet its conditions; 130 or 143 after SIGINT or SIGTERM; 141 if stdout was closed.
+        0; 1 if a file could not be written, or --max-minutes were too few for results; 2 on bad
+        input; 3 if --strict is given and the results do not meet its conditions; 130 or 143 after
+        SIGINT or SIGTERM; 141 if stdout was closed.
     """
     for name in ("stdout", "stderr"):
         if vars(sys)[name] is None:

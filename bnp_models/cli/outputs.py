@@ -7,7 +7,7 @@ from typing import Any
 
 from bnp_models.cli.commands import Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import numbered
-from bnp_models.cli.models import CELL_MODELS, counts_cells
+from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, counts_cells
 from bnp_models.cli.parts import Data
 from bnp_models.data.display import counted
 from bnp_models.data.recoding import Recoding
@@ -22,6 +22,8 @@ OUTPUTS = {
 
 _RECODING = "recoding.csv"
 
+_TABLES = ("records", "cells", "households")
+
 _WARNINGS_SHOWN = 5
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
@@ -32,9 +34,8 @@ def output_names(command: Sampling) -> tuple[str, ...]:
     names = OUTPUTS[command.name]
     kept = (_RECODING,) if command.data.keep_recoding else ()
     if isinstance(command, Risk):
-        without = ("records.csv",) if command.output.no_records else ()
-        table = table_name(command)
-        return tuple(table if x == "records.csv" else x for x in names if x not in without) + kept
+        tables = () if command.output.no_records else table_names(command)
+        return (*(x for x in names if x != "records.csv"), *tables, *kept)
     return (names if isinstance(command, Protect) else names + dataset_names(command)) + kept
 
 
@@ -48,9 +49,17 @@ def table_name(command: Risk) -> str:
     return f"{'cells' if command.fit.model in CELL_MODELS else 'records'}.{command.format}"
 
 
+def table_names(command: Risk) -> tuple[str, ...]:
+    """Names of the tables of single units: of records or cells, and of households."""
+    own = (table_name(command),)
+    if command.fit.model in HOUSEHOLD_MODELS:
+        return (f"households.{command.format}", *own)
+    return own
+
+
 def remove_outputs(command: Sampling, out: Path) -> None:
     """Remove what an earlier run left in the folder, of another model too."""
-    tables = {f"{stem}.{kind}" for stem in ("records", "cells") for kind in FORMATS}
+    tables = {f"{stem}.{kind}" for stem in _TABLES for kind in FORMATS}
     for name in {*OUTPUTS[command.name], *output_names(command), *tables, _RECODING}:
         if not (out / name).is_dir():
             (out / name).unlink(missing_ok=True)

@@ -61,8 +61,8 @@ class Limits:
 
     max_tau1: float | None = option("X", number_at_least(0), help=
         "limit for tau_1, the number of records that are unique in the population. The verdict is "
-        "yes if the whole 95%% interval of tau_1 is within the limit, no if its mean is above the "
-        "limit, and unknown otherwise, or if tau_1 cannot be used (default: no limit)")  # fmt: skip
+        "yes if the whole 95%% interval of tau_1 is within the limit, no if the mean is above it, "
+        "and unknown otherwise, or if the model does not fit (default: no limit)")  # fmt: skip
     max_risk: float | None = option("P", share_type, help=
         "limit, from 0 to 1, for the probability of each single record to be unique in the "
         "population, r1 (default: no limit)")  # fmt: skip
@@ -198,7 +198,7 @@ class HouseholdColumns:
 
     heading: ClassVar = "ndpmpm"
     about: ClassVar = (
-        "persons within households; the file has one person in each row, and there are as many "
+        "persons within households; the file has one person in each row. There are as many "
         "synthetic households of each size as in the sample"
     )
 
@@ -226,11 +226,12 @@ class HouseholdFit(HouseholdColumns):
         "label such as Householder, or a label of --roles, says who is the head; a household that "
         "does not have exactly one head is then an error (default: auto)")  # fmt: skip
     member_components: int | None = option("S", integer_type(2, 2**12), help=
-        "number of classes of members in each class of households (default: 15)")  # fmt: skip
+        "number of classes of members: of all that classes of households share (default: 40), or "
+        "of each class of households, if they are nested (default: 15)")  # fmt: skip
     member_classes: str | None = option(choices=("nested", "shared"), help=
         "nested: each class of households has its own classes of members, as in the paper; shared: "
         "all classes of households have the same classes of members, with different weights "
-        "(default: nested)")  # fmt: skip
+        "(default: shared)")  # fmt: skip
     relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
         "variables that are modelled relative to the value of the head: by the difference, if the "
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "
@@ -298,8 +299,9 @@ class Fit:
         "for hdp and mixed-membership with --conditions: leave out of each record the values that "
         "its other values determine")  # fmt: skip
     components: int | None = option("K", integer_type(2, 2**16), help=
-        "number of latent classes of nplcm and tnplcm (default: 50), or of profiles of "
-        "mixed-membership (default: 20)")  # fmt: skip
+        "number of latent classes of nplcm and tnplcm (default: 50), of profiles of "
+        "mixed-membership (default: 20), or of classes of households of ndpmpm (default: "
+        "40)")  # fmt: skip
     level_prior: str | None = option(choices=("learned", "uniform"), help=
         "prior of the level probabilities in components and classes. learned: a mean and a "
         "concentration are estimated for each variable; uniform: the uniform prior of the papers "
@@ -374,9 +376,10 @@ class Chains:
         "effective sample size, bulk and tail, that --until-rhat waits for, of all chains together "
         "(default: 100 for each chain)")  # fmt: skip
     max_minutes: float | None = option("M", number_above(0), help=
-        "stop after this many minutes even if the chains do not agree yet. Compilation, checks of "
-        f"the chains and the minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or "
-        f"{MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
+        "stop after this many minutes even if the chains do not agree yet, or have not made the "
+        "first draws. Compilation, checks of the chains and the minutes before a --resume count "
+        f"too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the "
+        "first draws take more)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

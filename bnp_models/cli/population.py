@@ -27,7 +27,13 @@ def require_population(command: Risk | Protect) -> None:
     UsageError
         It says what is needed.
     """
-    if command.population_size is None and command.data.weights is None:
+    if isinstance(command, Risk) and command.fit.households.household is not None:
+        if command.population_size is None:
+            raise UsageError(
+                "--population-size: is needed: the number of households in the population, "
+                "including those in the sample"
+            )
+    elif command.population_size is None and command.data.weights is None:
         raise UsageError(
             "--population-size: is needed: the number of persons in the population, including "
             "those in the sample; or give --weights, if the weights add up to it"

@@ -23,7 +23,6 @@ from bnp_models.cli.folder import (
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, verdict_lines
-from bnp_models.cli.parts import Chains
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
@@ -32,7 +31,12 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.runs import (
+    Finished,
+    further_chains,
+    recorded_settings,
+    sample_into_folder,
+)
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.display import counted
 from bnp_models.data.households import persons_of
@@ -49,7 +53,7 @@ from bnp_models.inference.run import RecordsRun, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
-from bnp_models.report.summaries import risk_summary
+from bnp_models.report.summaries import allows_verdict, risk_summary
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
@@ -245,13 +249,14 @@ def _write_protected(
     summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None
     if asked.refit:
-        again = _refit(run, found, inputs.chains, shows_progress(output))
+        again = _refit(command, run, found)
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in diagnose(again).warnings]
     use = summary["usable"]
+    allowed, _ = allows_verdict(done.diagnosis, risk, checks)
     released = found.released(beside, carry=_carried(command), link=dict(asked.link))
     changes = changes_document(
-        found, refitted, ids=ids, usable=use["tau1"], why=use["why"], released=released
+        found, refitted, ids=ids, usable=allowed, why=use["why"], released=released
     )  # fmt: skip
     protected = in_order(data, released.frame)
     commas = [name for name in inputs.changes.decimal_commas if name in protected]
@@ -275,7 +280,7 @@ def _write_protected(
     return _message(found, changes, use["why"], out)
 
 
-def _refit(run: RecordsRun, found: Protection, chains: Chains, progress: bool) -> RecordsRun:
+def _refit(command: Protect, run: RecordsRun, found: Protection) -> RecordsRun:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables
@@ -287,7 +292,7 @@ def _refit(run: RecordsRun, found: Protection, chains: Chains, progress: bool) -
     model = dataclasses.replace(model, **changed)
     return sample(
         model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
-        **chains.sweeps, progress=progress,
+        progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip
 
 

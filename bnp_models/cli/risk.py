@@ -9,13 +9,14 @@ import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
+from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress, write_files
+from bnp_models.cli.household_risk import run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.models import CELL_MODELS
+from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
-from bnp_models.cli.parts import Chains
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import (
     filing_of,
@@ -24,7 +25,12 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.runs import (
+    Finished,
+    further_chains,
+    recorded_settings,
+    sample_into_folder,
+)
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
@@ -84,7 +90,10 @@ class _Checked(NamedTuple):
 def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     document = command.output.folder / "risk.json"
+    command = with_unit(command)
     require_population(command)
+    if command.fit.model in HOUSEHOLD_MODELS:
+        return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
         _refuse_with_cells(command)
         return with_strictness(command.limits, run_cell_risk(command), document)
@@ -151,6 +160,7 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     with located(data):
         check_table(records_of(table), command.size, command.all_records, complete=False)
         check_weights_for(data, table, command.size)
+    tell_of_households(data, records_of(table))
     return _Checked(coarsenings, ids, scores, missing_keys)
 
 
@@ -267,7 +277,7 @@ def _write_risk(
     checks = predictive_checks(run)
     validation = None
     if command.validate is not None:
-        validation = _validate(run, command.validate, inputs.chains, shows_progress(output))
+        validation = _validate(command, run)
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation,
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
@@ -324,7 +334,7 @@ def _coarser(
     }
 
 
-def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Validation:
+def _validate(command: Risk, run: Run) -> Validation:
     """Validate within the sample, by chains like those of the run.
 
     Parts are simple random samples of it, whatever weights it has.
@@ -332,5 +342,6 @@ def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Vali
     records = sample_law(run)
     return validate_within(
         run.model, records.table, key=jax.random.fold_in(run.key, _VALIDATION),
-        conditions=records.conditions, num_splits=num_splits, **chains.sweeps, progress=progress,
+        conditions=records.conditions, num_splits=command.validate or 0,
+        progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar, cast
 
 import jax
 
-from bnp_models.cli.commands import Sampling
+from bnp_models.cli.commands import Sampling, Synthesize
 from bnp_models.cli.folder import into_folder, progress_of_chains, say
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
 from bnp_models.cli.options import plain, values_of
 from bnp_models.cli.outputs import output_names, remove_outputs
-from bnp_models.cli.parts import STOPPING, Output
+from bnp_models.cli.parts import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
@@ -22,8 +22,9 @@ from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import AllDraws, Run
 from bnp_models.inference.sampling import sample
+from bnp_models.inference.warnings import in_minutes
 from bnp_models.models.level_prior import (
     LevelPriorOptions,
     Ordered,
@@ -33,6 +34,9 @@ from bnp_models.models.level_prior import (
 from bnp_models.version import __version__
 
 Found = TypeVar("Found", bound=Evaluated | None)
+
+GO_ON = "to go on: repeat the command with --resume and more --max-minutes"
+"""Line about a run whose minutes were used up."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,16 @@ class _JudgedTarget(Converged):
 
     diagnose: Callable[[Run], Diagnosis] | None = None
     say: Callable[[str], None] | None = None
+    draws_first: bool = True
+    """Whether the quantities of the run are judged before anything is evaluated."""
 
     def __call__(self, run: Run) -> bool:
         """Whether the run meets the target."""
         if self.diagnose is None:
             return super().__call__(run)
         # What is evaluated costs more: only where nothing else speaks against the run.
-        diagnosis = Diagnosis.of(run)
-        if diagnosis.reached:
+        diagnosis = Diagnosis.of(run) if self.draws_first else self.diagnose(run)
+        if self.draws_first and diagnosis.reached:
             diagnosis = self.diagnose(run)
         if not diagnosis.reached and self.say is not None:
             self.say(_forecast(run, diagnosis))
@@ -76,9 +82,10 @@ def _forecast(run: Run, diagnosis: Diagnosis) -> str:
     sentence = f"after {spent:.1f} minutes, {diagnosis.missed[0]}"
     if diagnosis.minutes_needed is not None:
         sentence += (
-            f"; the run probably needs about {max(1, round(diagnosis.minutes_needed)):,} "
-            "minutes in all"
+            f"; the run probably needs {in_minutes(diagnosis.minutes_needed)} minutes in all"
         )
+    else:
+        sentence += "; it is too early to say how long the run will take"
     return f"{sentence}, and it ends after {most:g} minutes at the latest"
 
 
@@ -126,12 +133,12 @@ def sample_into_folder(
             remove_outputs(command, out)
         run = earlier
         if run is None:
-            run = _sample(inputs, output, checkpoint, diagnose, monitor)
+            run = _sample(command, inputs, checkpoint, diagnose, monitor)
         diagnosis = diagnose(run)
         said = settings | {"command": output.command}
         answer = write(Finished(out, run, cast(Found, diagnosis.evaluated), diagnosis, said))
         if diagnosis.reached is False:
-            return f"{answer}\nto go on: repeat the command with --resume and more --max-minutes"
+            return f"{answer}\n{GO_ON}"
         Checkpoint(checkpoint, fingerprint="").clear()
         return answer
 
@@ -141,22 +148,26 @@ def sample_into_folder(
 
 
 def _sample(
+    command: Sampling,
     inputs: Inputs,
-    output: Output,
     checkpoint: Path,
     diagnose: Callable[[Run], Diagnosis],
     monitor: Callable | None,
 ) -> Run:
     """Run the chains, or go on with them, with the options of the command."""
-    chains = inputs.chains
+    chains, output = inputs.chains, command.output
     until: dict[str, Any] = {}
     if chains.until_rhat is not None:
         target = _JudgedTarget(
             chains.until_rhat, chains.until_ess, diagnose=diagnose,
             others_rhat=max(chains.until_rhat, OTHERS_RHAT),
             say=functools.partial(say, output) if processes.is_first() else None,
+            # The log-likelihood does not matter for tables that are those of the sample.
+            draws_first=not (isinstance(command, Synthesize) and command.calibrated),
         )  # fmt: skip
-        until = {"until": target, "max_minutes": chains.max_minutes}
+        # The minutes that are the default do not end the first draws.
+        whole = command.chains.max_minutes is None
+        until = {"until": target, "max_minutes": chains.max_minutes, "finish_first": whole}
     return sample(
         inputs.model,
         inputs.table,
@@ -172,6 +183,15 @@ def _sample(
     )
 
 
+def further_chains(command: Sampling) -> dict[str, Any]:
+    """Options of `sample` for chains in addition to the main ones, each within --max-minutes."""
+    chains = command.chains
+    options: dict[str, Any] = dict(chains.sweeps)
+    if chains.max_minutes is not None:
+        options |= {"until": AllDraws(chains.num_draws), "max_minutes": chains.max_minutes}
+    return options
+
+
 def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict[str, Any]:
     """Settings that decide the outputs, for run.json; JSON values only."""
     fit, table, conditions = command.fit, inputs.table, inputs.conditions
@@ -181,7 +201,8 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     model, prior = inputs.model, {}
     if isinstance(model, LevelPriorOptions):
         prior = {"level_prior": document_of_prior(model)}
-    components = {"components", "member_components"}.intersection(MODELS[fit.model].options)
+    names_of_classes = {"components", "member_components", "member_classes"}
+    components = names_of_classes.intersection(MODELS[fit.model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {
         "model": fit.model,

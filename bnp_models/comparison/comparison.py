@@ -19,8 +19,8 @@ from bnp_models.data.frames import code_like
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.run import RecordsRun, Run
-from bnp_models.inference.sampling import coded_input, sample
+from bnp_models.inference.run import AllDraws, RecordsRun, Run
+from bnp_models.inference.sampling import NUM_SAMPLES, coded_input, sample
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
 from bnp_models.models.model import Model
 from bnp_models.models.options import typed_key
@@ -113,15 +113,22 @@ class Compared:
     """Comparison of the whole sample with its replicates."""
     risk: PopulationRisk | None
     """Risk of the whole sample, if the population's size was given."""
+    cut_short: tuple[str, ...] = ()
+    """Sentences on chains without a part whose minutes were used up."""
 
     @property
     def held_out(self) -> float:
         """Mean log predictive probability of a held-out record."""
         return float(self.log_probabilities.mean())
 
+    @property
+    def complete(self) -> bool:
+        """Whether all chains made all of their draws."""
+        return not self.cut_short and made_all_draws(self.run)
+
     def warnings(self) -> list[str]:
         """Sentences on the chains and on the fit."""
-        return self.diagnosis.warnings + self.checks.warnings()
+        return [*self.diagnosis.warnings, *self.cut_short, *self.checks.warnings()]
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -199,6 +206,7 @@ def compare(
     conditions: StructuralZeros | pd.DataFrame | None = None,
     num_folds: int = 5,
     folds: int = 1,
+    max_minutes: float | None = None,
     checkpoint: str | PathLike | None = None,
     **options: Any,
 ) -> Comparison:
@@ -220,6 +228,11 @@ def compare(
         Number of random parts of the sample; one part is held out at a time.
     folds
         Number of parts that are held out, from 1 to `num_folds`; chains are run for each.
+    max_minutes
+        Minutes of all runs together, on their own clocks (`Run.seconds`); minutes before a resume
+        count. Each run may take an equal share of the minutes that are left; what it does not take
+        is left for the later ones. A run that takes more stops at its next draw, and a warning says
+        so. Default: no limit.
     checkpoint
         Folder in which every run of chains has a folder of its own, for ``resume=True``.
     options
@@ -233,6 +246,8 @@ def compare(
     ------
     ValueError
         If there are more folds than parts or records, or a model gives no probabilities of cells.
+    OutOfTime
+        If the minutes of a run are used up before there are draws to judge.
 
     Notes
     -----
@@ -261,28 +276,75 @@ def compare(
     key_parts, *model_keys = key_array(key, 1 + len(models))
     order = numpy_generator(key_parts).permutation(table.n)
     parts = [np.sort(part) for part in np.array_split(order, num_folds)[:folds]]
-    found = {}
+    found, budget = {}, _Budget(max_minutes, len(models) * (1 + folds))
     for i, ((name, model), model_key) in enumerate(zip(models.items(), model_keys, strict=True)):
         zeros = conditions if model.conditions_type is not None else None
         key_whole, *fold_keys = key_array(model_key, 1 + folds)
-        run_chains = partial(_sample, checkpoint, f"model_{i + 1}", model, zeros, options)
-        log_p = []
+        run_chains = partial(_sample, budget, checkpoint, f"model_{i + 1}", model, zeros, options)
+        log_p, cut = [], []
         for f, (part, fold_key) in enumerate(zip(parts, fold_keys, strict=True)):
             rest = Microdata(table.schema, np.delete(table.codes, part, axis=0))
             run = run_chains(f"fold_{f + 1}", rest, fold_key)
             log_p.append(held_out_log_probability(run, table.codes[part]))
+            cut += _cut_short(run, f"the chains without part {f + 1}")
         run = run_chains("whole", table, key_whole)
         risk = None if population_size is None else population_risk(run, population_size)
         found[name] = Compared(
-            np.concatenate(log_p), run, Diagnosis.of(run, risk), predictive_checks(run), risk
-        )
+            np.concatenate(log_p), run, Diagnosis.of(run, risk), predictive_checks(run), risk,
+            tuple(cut),
+        )  # fmt: skip
     return Comparison(found, num_folds, folds)
 
 
+class _Budget:
+    """Minutes that several runs of chains share."""
+
+    def __init__(self, max_minutes: float | None, num_runs: int):
+        if max_minutes is not None and not max_minutes > 0:
+            raise ValueError(f"max_minutes must be positive, not {max_minutes}")
+        self.seconds = None if max_minutes is None else 60 * max_minutes
+        self.num_left = num_runs
+
+    def options(self, num_samples: int) -> dict[str, Any]:
+        """Options of `sample` by which the next run ends after its share of what is left."""
+        options: dict[str, Any] = {"until": AllDraws(num_samples)}
+        if self.seconds is not None:
+            # Above zero, which `sample` refuses.
+            options["max_minutes"] = max(self.seconds / self.num_left / 60, 1e-9)
+        return options
+
+    def spend(self, run: Run) -> None:
+        """Take the minutes of a finished run from what is left."""
+        self.num_left -= 1
+        if self.seconds is not None:
+            self.seconds -= sum(run.seconds.values())
+
+
 def _sample(
-    checkpoint, of_model, model, zeros, options, of_part, table, key
+    budget, checkpoint, of_model, model, zeros, options, of_part, table, key
 ) -> Run[Microdata, StructuralZeros]:
     """Chains of a model on a part of the sample, with a checkpoint of their own."""
     if checkpoint is not None:
         options = options | {"checkpoint": Path(checkpoint) / f"{of_model}_{of_part}"}
-    return sample(model, table, key=key, conditions=zeros, **options)
+    options = budget.options(options.get("num_samples", NUM_SAMPLES)) | options
+    run = sample(model, table, key=key, conditions=zeros, **options)
+    budget.spend(run)
+    return run
+
+
+def _cut_short(run: Run, of_part: str) -> list[str]:
+    """Sentence on chains that made fewer draws than were asked for; none if they made all."""
+    if made_all_draws(run):
+        return []
+    assert run.until is not None
+    made, asked = run.settings.num_samples, run.until.first.num_samples
+    return [
+        f"{of_part} stopped after {run.until.max_minutes:.2g} minutes, with {made:,} of {asked:,} "
+        "draws each, so that the figures of held-out records are less precise; allow more minutes "
+        "(--max-minutes)"
+    ]
+
+
+def made_all_draws(run: Run) -> bool:
+    """Whether the chains made all draws that were asked for, and were not ended by their time."""
+    return run.until is None or run.until.target(run)

@@ -2,6 +2,8 @@ from .bins import Bins as Bins
 from .bins import draw_in_bins as draw_in_bins
 from .bins import in_bins as in_bins
 from .cells import Cells as Cells
+from .compositions import Compositions as Compositions
+from .compositions import compositions_of as compositions_of
 from .households import persons_of as persons_of
 from .identifying import Identifying as Identifying
 from .recoding import Merged as Merged

@@ -18,8 +18,8 @@ _PLAIN = re.compile(r"[+-]?(?:[0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})(?:[eE]
 _N = r"([+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300}))"
 _OR_LESS, _OR_MORE, _TO_BELOW = "↓", "↑", "→"
 
-# Words in place of which the signs of _FORMS are read, in this order. "85 and over" has its sign
-# before "over 85" has.
+# Patterns in a label, and the sign of _FORMS that replaces each. They are replaced in this order:
+# "and over" of "85 and over" is replaced before "over" of "over 85".
 _SIGNS = [
     (r"[‐‑‒–—―]", "-"),
     (r"−", "-"),
@@ -45,8 +45,9 @@ _SIGNS = [
     (r"^\s*(?:aged?|ages|from)\b", ""),
 ]
 
-# What is left of a label without its unit, and the ends that it has: a group of the pattern, or an
-# open end; and whether each end itself is out.
+# Forms of labels, after the replacement of _SIGNS and without a unit: the pattern; the group of the
+# pattern that is the lower end of the interval, and that of the upper end (None: open); and whether
+# the lower end, and the upper end, is excluded from the interval.
 _FORMS: list[tuple[str, int | None, int | None, bool, bool]] = [
     (rf"{_N}", 1, 1, False, False),
     (rf"{_N}-{_N}", 1, 2, False, False),
@@ -359,7 +360,8 @@ def sorted_labels(labels: Sequence[Label]) -> list[Label]:
     if None not in plain:
         exact = dict(zip(labels, plain, strict=True))
         return sorted(labels, key=lambda label: (exact[label], text_of(label)))
-    # The first that cannot be read settles it for names of many records.
+    # `all` stops at the first label that cannot be read. A variable of names may have a label for
+    # each record, and `read_numbers` would read them all.
     if all(_read(label) is not None or is_no_answer(label) for label in labels):
         intervals = dict(zip(labels, read_numbers(labels), strict=True))
         if all(intervals[label] is not None or is_no_answer(label) for label in labels):

@@ -1,4 +1,9 @@
-"""Compiled chunks of sweeps: many sweeps run before control returns to Python."""
+"""Compiled chunks of sweeps: many sweeps run before control returns to Python.
+
+For a model whose number of components is fixed (it is not `Growing`), the mass left over is 0.
+`overflow` is then always False, and the tolerances, `grow_chains`, `slots_needed` and
+`shrink_chains` have no effect or are not called.
+"""
 
 from functools import cache, partial
 from typing import Generic, NamedTuple
@@ -10,9 +15,10 @@ from jaxtyping import Array, Bool, Int
 from bnp_models.inference.trace import Kept, Schedule, Settings, empty_buffers, write
 from bnp_models.models.model import Growing, StateT
 
-# The capacity grows if a sweep leaves more probability mass without a component than a limit. There
-# is no limit before `Schedule.growth_start`, while chains lose their many initial components. The
-# early limit holds up to half of the warm-up, and the other limit from then on.
+# Limits of the probability mass that a sweep may leave without a component. If it leaves more, the
+# capacity grows. The first limit holds from half of the warm-up on, the second (early) limit
+# before. Before `Schedule.growth_start`, while chains lose their many initial components, there is
+# none.
 LEFT_OVER_TOLERANCE, EARLY_LEFT_OVER_TOLERANCE = 1e-4, 1e-3
 
 
@@ -41,7 +47,7 @@ def init_chains(model, data, keys, capacity, starts):
 
 
 def of_strong_types(states):
-    """The same states with the types of arrays, and not the weak types of Python's numbers.
+    """States with the types of arrays in place of the weak types of Python's numbers.
 
     States of other types would make a sweep compile once more.
     """

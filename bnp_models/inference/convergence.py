@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,6 +47,10 @@ class Figures(Document):
 class Evaluated(Protocol):
     """Result computed from a run's draws (a risk or margins) whose convergence is judged."""
 
+    @property
+    def share(self) -> float:
+        """Part of the reported quantities that the results take from the chains: 1 for all."""
+
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities by which the convergence of the run is judged, each (chains, draws)."""
 
@@ -85,9 +89,20 @@ def sampled_rate(run: Run) -> dict[str, np.ndarray]:
     return {} if rate is None or np.ptp(rate) == 0 else {"alpha_rate": rate}
 
 
-def figures_by_name(draws: dict[str, np.ndarray], superchain: int = 1) -> dict[str, Figures]:
-    """Convergence figures of each of these arrays (chains, draws), computed by `figures_of`."""
-    return {name: figures_of(values, superchain) for name, values in draws.items()}
+def figures_by_name(
+    draws: dict[str, np.ndarray], superchain: int = 1, share: float = 1.0
+) -> dict[str, Figures]:
+    """Convergence figures of each of these arrays (chains, draws), computed by `figures_of`.
+
+    `share` is the part of reported quantities that results take from them (`figures_in_part`).
+    """
+    found = {name: figures_of(values, superchain) for name, values in draws.items()}
+    if share == 1:
+        return found
+    return {
+        name: figures_in_part(figures, share, draws[name].size) if is_reported(name) else figures
+        for name, figures in found.items()
+    }
 
 
 def figures_of(values: np.ndarray, superchain: int = 1) -> Figures:
@@ -122,6 +137,110 @@ def figures_of(values: np.ndarray, superchain: int = 1) -> Figures:
         bulk = array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk")
         tail = array_stats.ess(values, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
     return Figures(rhat=rhat, ess_bulk=_finite(bulk), ess_tail=_finite(tail))
+
+
+def figures_in_part(figures: Figures, share: float, num_draws: int) -> Figures:
+    """Convergence figures of a result that takes only a part of a quantity from the chains.
+
+    A difference d between chains is a difference share * d of the result. It is compared with the
+    same posterior spread, so that R-hat squared, less one, is smaller by the factor share squared,
+    and the effective sample size, which is at most the number of draws, is larger by it.
+    """
+    rhat = figures["rhat"]
+    if rhat is not None and rhat > 1:
+        rhat = math.sqrt(1 + share**2 * (rhat**2 - 1))
+    bulk, tail = (
+        None if ess is None else min(ess / share**2, max(num_draws, ess))
+        for ess in (figures["ess_bulk"], figures["ess_tail"])
+    )
+    return Figures(rhat=rhat, ess_bulk=bulk, ess_tail=tail)
+
+
+ENDS = (0.025, 0.975)
+"""Probabilities of the ends of a 95% interval."""
+
+
+class FigureErrors(NamedTuple):
+    """Monte Carlo standard errors of figures of one scalar."""
+
+    mean: float
+    low: float
+    """Of the lower end of the 95% interval."""
+    high: float
+    """Of the upper end."""
+
+
+def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
+    """Monte Carlo standard errors of the mean and of the ends of the 95% interval of one scalar.
+
+    The error of a figure is the one by Vehtari et al. (2021, doi:10.1214/20-BA1221), or, if it is
+    larger, the standard error of the mean of the chains' own figures. It is multiplied by R-hat,
+    because chains that disagree may have missed a part of the posterior.
+
+    Parameters
+    ----------
+    values, superchain
+        As for `figures_of`.
+
+    Returns
+    -------
+    errors
+        nan if a chain has fewer than 4 draws. One chain has only the first of the two errors.
+    """
+    if values.shape[1] < MIN_DRAWS:
+        return FigureErrors(math.nan, math.nan, math.nan)
+    from arviz_stats.base import array_stats
+
+    factor = max(figures_of(values, superchain)["rhat"] or 1.0, 1.0)
+    values = np.asarray(values, np.float64)
+    own = np.concatenate([values.mean(axis=1)[None], np.quantile(values, ENDS, axis=1)])
+    between = own.std(axis=1, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(3)
+    kinds = [("mean", None), *(("quantile", p) for p in ENDS)]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        within = [
+            array_stats.mcse(values, chain_axis=0, draw_axis=1, method=method, prob=prob)
+            for method, prob in kinds
+        ]
+    return FigureErrors(*(
+        factor * max(float(error), float(other))
+        for error, other in zip(within, between, strict=True)
+    ))  # fmt: skip
+
+
+def batches_of(num_chains: int, num_draws: int) -> np.ndarray:
+    """Batch, (chains * draws,), of each draw: the two halves of every chain are batches."""
+    half = np.arange(num_draws) * 2 // max(num_draws, 1)
+    return (2 * np.arange(num_chains)[:, None] + half).ravel()
+
+
+def errors_of_means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Monte Carlo standard errors of means, from the means of batches of draws.
+
+    They contain the disagreement of the chains, which are in different batches.
+
+    Parameters
+    ----------
+    sums
+        (batches, ...) sum of each quantity over the draws of each batch.
+    counts
+        (batches,) draws of each batch.
+
+    Returns
+    -------
+    errors
+        (...) nan if a batch is empty.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
+        return means.std(axis=0, ddof=1) / math.sqrt(len(counts))
+
+
+# Shares of the draws at which a forecast is computed, and their weights in its mean.
+_PARTS = ((0.5, 0.2), (0.75, 0.3), (1.0, 0.5))
+
+# A forecast is within this factor in 19 of 20 simulated chains (experiments/speed/time_to_trust).
+_FORECAST_FACTOR, _LEAST_ESS = 2.0, 10
 
 
 @dataclass(frozen=True)
@@ -221,6 +340,39 @@ class Converged:
             of_ess = least / min(ess) if least else 0
             times = max(times, of_ess, (rhat**2 - 1) / (limit**2 - 1))
         return times
+
+    def forecast(
+        self,
+        draws: dict[str, np.ndarray],
+        figures: dict[str, Figures],
+        figures_of: Callable[[dict[str, np.ndarray]], dict[str, Figures]],
+    ) -> tuple[float, float] | None:
+        """Range of the factor by which the draws must grow to meet the target; None if unknown.
+
+        `draws_needed` may change by a factor of two from one look at the chains to the next. Its
+        values at the first half, the first three quarters and all of the draws are therefore
+        averaged, as logarithms. The factor is unknown if a quantity has fewer than 10 effective
+        draws.
+
+        Parameters
+        ----------
+        draws, figures
+            As for `missed`.
+        figures_of
+            Function that computes the figures of such arrays.
+        """
+        log_times = 0.0
+        for share, weight in _PARTS:
+            part = {name: x[:, : round(share * x.shape[1])] for name, x in draws.items()}
+            times = self.draws_needed(part, figures if share == 1 else figures_of(part))
+            if times is None:
+                return None
+            log_times += weight * math.log(share * times)
+        asked = self._asked(draws, figures)
+        if any((figure["ess_bulk"] or 0) < _LEAST_ESS for _, figure, _, _ in asked):
+            return None
+        times = math.exp(log_times)
+        return max(1.0, times / _FORECAST_FACTOR), max(1.0, times * _FORECAST_FACTOR)
 
     def _asked(self, draws, figures):
         """Name, figures, R-hat limit and least effective sample size of each judged quantity."""

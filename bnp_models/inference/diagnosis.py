@@ -62,7 +62,17 @@ class Diagnosis:
     @cached_property
     def figures(self) -> dict[str, Figures]:
         """R-hat and effective sample sizes of every quantity; see `diagnose`."""
-        return figures_by_name(self.draws, 1 if self.run is None else self.run.settings.superchain)
+        return self._figures_of(self.draws)
+
+    def _figures_of(self, draws: dict[str, np.ndarray]) -> dict[str, Figures]:
+        """Convergence figures of draws, given the superchains of the run and `share`."""
+        superchain = 1 if self.run is None else self.run.settings.superchain
+        return figures_by_name(draws, superchain, self.share)
+
+    @property
+    def share(self) -> float:
+        """Part of the reported quantities that the results take from the chains: 1 for all."""
+        return 1.0 if self.evaluated is None else self.evaluated.share
 
     @cached_property
     def modes(self) -> Modes:
@@ -81,19 +91,20 @@ class Diagnosis:
         return sentences
 
     @cached_property
-    def minutes_needed(self) -> float | None:
-        """About how many minutes a run from the start would take to its target; None: unknown."""
+    def minutes_needed(self) -> tuple[float, float] | None:
+        """Minutes that a run from the start takes to its target, from and to; None: unknown."""
         if self.run is None or self.run.until is None:
             return None
         target, spent = self.run.until.target, sum(self.run.seconds.values()) / 60
         if not isinstance(target, Converged):
             return None
-        times = target.draws_needed(self.draws, self.figures)
+        times = target.forecast(self.draws, self.figures, self._figures_of)
         if times is None:
             return None
         # All draws count in the first round, and three quarters of them later.
-        first = self.run.settings == self.run.until.first
-        return spent * times * (4 / 3 if first and times > 1 else 1)
+        more = 4 / 3 if self.run.until.in_first(self.run.settings) else 1
+        low, high = (spent * max(1, more * factor) for factor in times)
+        return low, high
 
     @cached_property
     def reached(self) -> bool | None:
@@ -138,14 +149,12 @@ class Diagnosis:
     @cached_property
     def warnings(self) -> list[str]:
         """Sentences that a methodologist should know before using the figures."""
-        sentences = draws_warnings(self.draws, self.figures, self.modes)
+        sentences = draws_warnings(self.draws, self.figures, self.modes, self.share)
         run = self.run
         if run is None:
             return sentences
         if run.until is not None and not self.reached:
-            num_chains = run.settings.num_chains
-            stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
-            sentences = stopped + sentences
+            sentences = stopping_warnings(run, self.missed, self.minutes_needed) + sentences
         sentences = design_warnings(run) + sentences + run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()

@@ -1,4 +1,10 @@
-"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints."""
+"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, checkpoints.
+
+If the number of components of a model is fixed (it is not `Growing`), its capacity never changes.
+Then `_advance` returns False, because nothing is left over; `_grow` is never called, `_shrink`
+returns at once, and `growth_start` and `growth` stay 0 and empty. Skip them when you read on for
+such a model.
+"""
 
 import contextlib
 import math
@@ -35,7 +41,8 @@ from bnp_models.inference.compilation import (
     forget_programs,
     options_of_loops,
 )
-from bnp_models.inference.interruption import Interrupted, noted_signals
+from bnp_models.inference.convergence import MIN_DRAWS
+from bnp_models.inference.interruption import Interrupted, OutOfTime, noted_signals
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run
@@ -85,7 +92,7 @@ class Execution:
 
 
 def keys_of(key: jax.Array) -> Keys:
-    """Keys of a run: for starts, for sweeps, for new slots, and the key that it sets aside."""
+    """Keys of a run, in this order: initial states, sweeps, new slots, and `Run.key`."""
     return Keys(key, 4)
 
 
@@ -120,6 +127,7 @@ class Driver:
         self.growth: list[tuple[int, int]] = []
         self.trace = Trace(settings)
         self.rate: float | None = None
+        self.first = 0
         growing = isinstance(self.model, Growing)
         self.growth_start = int(settings.num_warmup * NO_GROWTH_SHARE) if growing else 0
 
@@ -139,8 +147,19 @@ class Driver:
             Seconds on the run's clock after which to stop at the next draw; None: no limit.
         rewrite
             Whether the first save replaces all draws in the store.
+
+        Raises
+        ------
+        OutOfTime
+            If the seconds are used up, and there are too few draws to judge.
+        Interrupted
+            If a signal came.
         """
         forget_programs()
+        if not isinstance(begin, Run):
+            # With fewer than MIN_DRAWS draws, R-hat and effective sample sizes are undefined.
+            least = min(MIN_DRAWS * self.settings.parameters_every, self.settings.num_samples)
+            self.first = self.settings.num_warmup + least * self.settings.thin
         with noted_signals() as noted, contextlib.closing(self.progress):
             with self._timed("compile"):
                 self._start(begin)
@@ -148,6 +167,8 @@ class Driver:
                     self._check_draws()
                 self._compile()
             goal = self._goal(max_seconds)
+            if max_seconds is not None:
+                self.progress.seconds_left = max_seconds - sum(self.clock.values())
             last_save = time.perf_counter()
             while self.iteration < goal:
                 overflow = self._advance(goal)
@@ -169,6 +190,8 @@ class Driver:
                 # The signal came during the last sweeps or while they were saved. The run stops
                 # here, because the steps that follow may take long.
                 raise Interrupted(int(stop), self.iteration, goal, True)
+        if max_seconds is not None and goal < self.first:
+            raise self._out_of_time(max_seconds)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
@@ -182,7 +205,8 @@ class Driver:
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [
-                # Placed, because values that depend on neither data nor key are on any device.
+                # States are placed explicitly, because JAX puts arrays that depend on neither data
+                # nor key on its default device.
                 self.place.group(init_chains(model, self.data, keys, self.capacity, starts))
                 for keys, starts in self.place.groups((keys, starts))
             ]
@@ -190,7 +214,8 @@ class Driver:
             init = partial(init_chains, model, capacity=self.capacity, starts=starts)
             like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
             self.states = self.place.groups(self._restore(begin, like))
-        # The states are in their final places, so that the sweep traced here is compiled later.
+        # This traces a sweep, to learn the shapes of what it keeps. The states are on their devices
+        # already, because `_compile` can use this trace again only if it finds them there.
         self.available = jax.eval_shape(
             one_draw, model, self.data, self.chain_keys[0], self.states[0]
         )
@@ -355,12 +380,26 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """Sweep of the last draw, or of the next draw if the time is used up."""
+        """Sweep at which the chains stop: that of the last draw, while there is time.
+
+        When the time is used up, it is that of the next draw, or the present one if there are too
+        few draws to judge.
+        """
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps
+        if self.iteration < self.first:
+            return self.iteration
         number = -(-max(self.iteration - settings.num_warmup, 1) // settings.thin)
         return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
+
+    def _out_of_time(self, max_seconds: float) -> OutOfTime:
+        """Error of a run whose time is used up before there are draws to judge."""
+        needed = None
+        if self.rate is not None:
+            left = (self.first - self.iteration) / self.rate
+            needed = (sum(self.clock.values()) + left) / 60
+        return OutOfTime(max_seconds / 60, self.iteration, self.first, needed)
 
     @contextlib.contextmanager
     def _timed(self, part: str):

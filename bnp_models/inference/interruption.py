@@ -1,6 +1,7 @@
 """Signals while chains run: recorded at once, and obeyed at a point where nothing is lost."""
 
 import contextlib
+import math
 import signal
 import sys
 import threading
@@ -31,6 +32,24 @@ class Interrupted(Stopped):
         self.saved = saved
         after = f"stopped after sweep {iteration:,} of {goal:,}"
         super().__init__(number, f"{after}{', which is saved' if saved else '; nothing was saved'}")
+
+
+class OutOfTime(RuntimeError):
+    """The minutes of a run were used up before there were draws to judge.
+
+    Examples
+    --------
+    >>> str(bnp.OutOfTime(minutes=5, iteration=300, first=1004, needed=14.6))
+    'stopped after 5 minutes, at sweep 300 of the 1,004 that ...; these take about 15 minutes'
+    """
+
+    def __init__(self, minutes: float, iteration: int, first: int, needed: float | None = None):
+        plural = "" if needed is None or math.ceil(needed) == 1 else "s"
+        about = "" if needed is None else f"; these take about {math.ceil(needed):,} minute{plural}"
+        super().__init__(
+            f"stopped after {minutes:.3g} minutes, at sweep {iteration:,} of the {first:,} that "
+            f"the warm-up and the first draws take, so that there are no results yet{about}"
+        )
 
 
 @contextlib.contextmanager

@@ -179,7 +179,7 @@ def _settings(entries: dict[str, Any]) -> Settings:
 def _state(model, table, conditions, capacity, leaves):
     """State of the chains from its leaves; the model gives the structure."""
     if not leaves:
-        # Of a run that was made of a netCDF file.
+        # A run that was made of a netCDF file has no states.
         return None
     data = model.prepare(table, conditions)
     init = partial(model.init, capacity=capacity, num_components=jnp.int32(1))

@@ -97,7 +97,7 @@ class Placement:
     ) -> list[ResultT]:
         """Apply a function to the arguments of each group, several at a time; wait for the end.
 
-        The function for the waiting time is called once.
+        The function `meanwhile` is called once, while the groups run.
         """
         with ThreadPoolExecutor(_num_cores() if self._apart else 1) as threads:
             done = threads.map(lambda *group: jax.block_until_ready(function(*group)), *groups)

@@ -18,7 +18,8 @@ Tell = Callable[[str], None]
 
 _SECONDS_BETWEEN, _LEAST_FORECAST = 60.0, 5.0
 
-# Seconds of a compilation after which, and intervals at which, it says that it goes on.
+# After so many seconds of a compilation, and again after each such interval, a sentence says that
+# the compilation goes on.
 _SECONDS_COMPILING = 15.0
 
 
@@ -44,6 +45,8 @@ class Progress:
         self.begun: tuple[float, int] | None = None
         self.told = 0.0
         self.forecast = False
+        self.seconds_left: float | None = None
+        """Seconds from the first update on after which the chains stop; None: no limit."""
 
     def update(
         self, iteration: int, goal: int, num_warmup: int, latest: Callable[[], dict]
@@ -71,10 +74,24 @@ class Progress:
                 self.tell(
                     f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, estimated "
                     f"from the first {iteration:,} sweeps"
+                    f"{self._limit(now, left, iteration, goal, num_warmup)}"
                 )
         elif self.tell is not None and now - self.told > _SECONDS_BETWEEN and iteration < goal:
             self.told = now
             self.tell(f"{phase}: {iteration:,} of {goal:,} sweeps, {_duration(left)} left")
+
+    def _limit(self, now: float, left: float, iteration: int, goal: int, num_warmup: int) -> str:
+        """Words on a limit of time that ends the chains before their last sweep, if one does."""
+        if self.seconds_left is None or self.begun is None:
+            return ""
+        allowed = max(self.seconds_left - (now - self.begun[0]), 0)
+        if left <= allowed:
+            return ""
+        reached = iteration + int((goal - iteration) * allowed / left)
+        where = f"at about sweep {reached:,}"
+        if reached <= num_warmup:
+            where += f", within the warm-up of {num_warmup:,}, so that there are no results"
+        return f"; their minutes (--max-minutes) end {where}"
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:

@@ -34,7 +34,24 @@ class Until:
     """Minutes after which the chains stop, whether or not they reached the target."""
     first: Settings
     """Settings of the first draws. The settings of the run may have more sweeps, some of which are
-    discarded, or a larger `thin`."""
+    discarded, or a larger `thin`; or fewer sweeps, if the minutes were used up."""
+    finish_first: bool = True
+    """Whether the first draws are all made, however long they take."""
+
+    def in_first(self, settings: Settings) -> bool:
+        """Whether a run with these settings has made no more than the first draws."""
+        return settings.num_sweeps <= self.first.num_sweeps
+
+
+@dataclass(frozen=True)
+class AllDraws:
+    """Target of chains that make a given number of draws, if their minutes allow it."""
+
+    num_samples: int
+
+    def __call__(self, run: "Run") -> bool:
+        """Whether each chain has made all draws."""
+        return run.settings.num_samples >= self.num_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +281,7 @@ def names_of_draw(model: Model) -> tuple[str, ...]:
 
 
 def shape_of_draws(parameters: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Numbers of chains and of draws of each, of arrays (chains, draws, ...)."""
+    """Number of chains and number of draws of each chain, from arrays (chains, draws, ...)."""
     num_chains, num_draws = next(iter(parameters.values())).shape[:2]
     return num_chains, num_draws
 

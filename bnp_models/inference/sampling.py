@@ -3,19 +3,25 @@
 `sample` codes and checks the input, and gives the chains to a `Driver`, which calls compiled
 programs of many sweeps each. To follow a run, read on in
 
+- `bnp_models.models.model`: the members of every model, which the driver calls;
 - `bnp_models.inference.driver`: `Driver.run` starts the chains, runs chunks of sweeps until the
   last draw, enlarges or shrinks arrays, and saves checkpoints;
 - `bnp_models.inference.chunks`: `advance_chains` is the compiled loop over the sweeps of a chunk;
 - `bnp_models.inference.trace`: which draws are kept, and how they are copied to the host;
 - the file of the model, such as `bnp_models.models.latent_classes.nplcm`: `prepare` makes the
-  arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The
-  conditionals are in the file `conditionals` next to it, and the variates in
-  `bnp_models.kernels`.
+  arrays of the sample, `init` a first state, and `sweep` draws each conditional once. The file
+  `state` next to it has the fields of data, state and info, with their shapes; the file
+  `conditionals` has the conditionals; the variates are in `bnp_models.kernels`.
 
-The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on
-the length of the chunks nor, if each chain is on one device, on the number of devices. Therefore a
-run that is extended has the draws of a longer run, and a run until a target is a loop of
-extensions. If the records of a chain are divided among devices, floats are rounded differently.
+If the number of components of the model is fixed, the parts of driver and chunks that change the
+capacity do nothing; their docstrings name these parts.
+
+The key of chain c at sweep t is ``fold_in(fold_in(k, c), t)``. Here k is the second of the four
+keys that `bnp_models.inference.driver.keys_of` derives from the key given to `sample`. Draws
+therefore depend neither on the length of the chunks nor, if each chain is on one device, on the
+number of devices. Therefore a run that is extended has the draws of a longer run, and a run until a
+target is a loop of extensions. If the records of a chain are divided among devices, floats are
+rounded differently.
 """
 
 import hashlib
@@ -50,7 +56,7 @@ from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
-MAX_MINUTES = 60.0
+MAX_MINUTES, NUM_SAMPLES = 60.0, 1000
 
 CALL = "sample(model, table, key=...)"
 
@@ -63,10 +69,11 @@ def sample(
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     num_chains: int = 4,
     num_warmup: int = 1000,
-    num_samples: int = 1000,
+    num_samples: int = NUM_SAMPLES,
     thin: int = 1,
     until: Callable[[Run], bool] | None = None,
     max_minutes: float | None = None,
+    finish_first: bool | None = None,
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
     parameters_every: int | None = None,
@@ -110,6 +117,9 @@ def sample(
     max_minutes
         Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
         draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
+    finish_first
+        Whether the first `num_samples` draws are made even if they take more than `max_minutes`.
+        Default: only if `max_minutes` is not given.
     keep
         Names of the quantities that are kept of each draw: from the model's ``scalars`` and
         ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
@@ -145,21 +155,30 @@ def sample(
     Returns
     -------
     run
-        The chains. With a target, `run.until` is the target, and the draws are the last draws of
-        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, where
-        the numbers are those of ``run.settings``.
+        The chains. With a target, `run.until` is the target, and the first draws may have been
+        discarded: ``run.settings.num_discarded`` counts their sweeps. A run without a target, with
+        as many more samples, has the same draws at its end. For example, with 500 discarded sweeps,
+        750 samples and thin 2, they are the last 750 draws of ``sample(num_samples=1000, thin=2,
+        ...)``, because 500 sweeps are 250 draws.
 
     Raises
     ------
     ValueError
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
+    OutOfTime
+        If `max_minutes` are used up before there are draws to judge, and `finish_first` is false.
     Interrupted
         A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of a
         block of sweeps, with a checkpoint if a folder for it was given.
 
     Notes
     -----
+    The log likelihood that the latent class models and `NDPMPM` keep with a draw ("log_likelihood")
+    belongs to the parameters before the sweep, and not to those that are kept with it: classes are
+    drawn first in a sweep, and the log likelihood is computed then. `population_risk` computes the
+    log likelihood of the kept parameters.
+
     Compiled programs are kept in the user's cache folder (``~/.cache/bnp-models``), or in the
     folder that JAX was given (``jax_compilation_cache_dir``). A second run compiles nothing if its
     data have the same variables and levels and about the same number of records.
@@ -188,9 +207,13 @@ def sample(
         starts_of(model, coded.n, start_components), parameters_every, keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, coded, limits)
-    asked = None if until is None else Until(until, _minutes(max_minutes), first)
-    if asked is None and max_minutes is not None:
-        raise ValueError("max_minutes is only for a run with a target: give until too")
+    if until is None and not (max_minutes is None and finish_first is None):
+        raise ValueError(
+            "max_minutes and finish_first are only for a run with a target: give until too"
+        )
+    if finish_first is None:
+        finish_first = max_minutes is None
+    asked = None if until is None else Until(until, _minutes(max_minutes), first, finish_first)
     if resume and checkpoint is None:
         raise ValueError("resume is only for a run with a checkpoint: give its folder too")
     task = Task(model, coded, limits, key)
@@ -223,11 +246,10 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first
-    # The first round is always completed, whatever its duration.
-    limit = None if settings == first else max_seconds
+    limit = None if settings == first and asked.finish_first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
-        judged = run if run.settings == first else run.later_draws()
+        judged = run if asked.in_first(run.settings) else run.later_draws()
         judged = replace(judged, until=asked)
         used_up = sum(run.seconds.values()) >= max_seconds
         further = settings_of_round(first, run.settings.num_sweeps + 1)

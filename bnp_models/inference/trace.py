@@ -36,7 +36,8 @@ MOST_KEPT = 2**28
 RECORDS_OF_COMPONENT = 10
 
 
-# If there are at least so many chains, they start in groups of this size, each from one point.
+# With at least MANY_CHAINS chains, they start in groups of SUPERCHAIN chains, each group from one
+# state.
 MANY_CHAINS, SUPERCHAIN = 16, 4
 
 # Target size of the draws that a chunk keeps on the device, in bytes.
@@ -54,7 +55,8 @@ class Every(NamedTuple):
     """Sweeps after which a quantity is kept."""
 
     first: Int[Array, ""] | int
-    """Sweeps before the first `step`."""
+    """Sweeps before those that are counted: draws are kept after ``first + step`` sweeps, after
+    ``first + 2 * step`` sweeps, and so on."""
     step: Int[Array, ""] | int
     """Sweeps for each draw."""
 
@@ -288,7 +290,12 @@ class Trace:
         self._written: tuple[Sequence[dict[str, Array]], dict[str, int]] | None = None
 
     def add(self, buffers: Sequence[dict[str, Array]], begin: int, end: int) -> None:
-        """Add draws of the sweeps from `begin` to `end`, in the buffers of each group of chains."""
+        """Add draws of the sweeps from `begin` to `end`, in the buffers of each group of chains.
+
+        Only the buffers of one chunk are held. `fetch` must therefore have run since the last call,
+        or that chunk's draws are lost. `Driver` calls `fetch` while the next chunk runs, which is
+        before it adds that chunk.
+        """
         numbers = {}
         for name, buffer in buffers[0].items():
             kept = self.settings.scalars if buffer.ndim == 2 else self.settings.arrays
@@ -296,7 +303,7 @@ class Trace:
         self._written = buffers, numbers
 
     def fetch(self) -> None:
-        """Copy the draws that were added last to the host."""
+        """Copy the draws that `add` holds to the host, if there are any."""
         if self._written is None:
             return
         (buffers, numbers), self._written = self._written, None

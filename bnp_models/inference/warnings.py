@@ -3,8 +3,6 @@
 A model adds the warnings that concern only itself: see `Model.warnings`.
 """
 
-import math
-
 import numpy as np
 
 from bnp_models.data.display import first_parts
@@ -26,19 +24,27 @@ from bnp_models.inference.convergence import (
     rhat_of_others,
 )
 from bnp_models.inference.modes import Modes
-from bnp_models.inference.run import Run, Until
+from bnp_models.inference.run import AllDraws, Run
 from bnp_models.zeros.settled import missing_by_design
 
 
 def stopping_warnings(
-    until: Until, missed: list[str], num_chains: int, needed: float | None = None
+    run: Run, missed: list[str], needed: tuple[float, float] | None = None
 ) -> list[str]:
     """Sentence on a run that used up its minutes.
 
-    `missed` lists the figures that miss the target; `needed` is the estimated number of minutes.
+    `missed` lists the figures that miss the target; `needed` is the forecast of the minutes, from
+    and to.
     """
+    assert run.until is not None
+    until, num_chains = run.until, run.settings.num_chains
     target, minutes = until.target, f"{until.max_minutes:g}"
     start = f"stopped after {minutes} minute{'s'[: minutes != '1']}"
+    least = until.first.num_samples
+    if run.settings.num_sweeps < until.first.num_sweeps:
+        start += f", with {run.settings.num_samples:,} of at least {least:,} draws of each chain"
+    if isinstance(target, AllDraws):
+        return [f"{start}; allow more minutes (--max-minutes)"]
     if not isinstance(target, Converged):
         return [f"{start}, before the target was reached; allow more minutes"]
     return [
@@ -48,19 +54,31 @@ def stopping_warnings(
     ]
 
 
-def _about(minutes: float | None) -> str:
-    """Estimated number of minutes, in words."""
-    return "" if minutes is None else f": about {max(1, math.ceil(minutes)):,}"
+def _about(minutes: tuple[float, float] | None) -> str:
+    """Forecast of the minutes, in words."""
+    return "" if minutes is None else f": {in_minutes(minutes)}"
+
+
+def in_minutes(minutes: tuple[float, float]) -> str:
+    """Words for a forecast of minutes, from and to, each with two digits at the most."""
+    low, high = (
+        max(1, float(f"{value:.1g}" if value >= 20 else f"{value:.0f}")) for value in minutes
+    )
+    return f"about {low:,.0f}" + (f" to {high:,.0f}" if high > low else "")
 
 
 def draws_warnings(
-    draws: dict[str, np.ndarray], figures: dict[str, Figures], modes: Modes
+    draws: dict[str, np.ndarray], figures: dict[str, Figures], modes: Modes, share: float = 1.0
 ) -> list[str]:
-    """Sentences that need only arrays (chains, draws) by name, their figures and modes."""
+    """Sentences that need only arrays (chains, draws) by name, their figures and modes.
+
+    If results take only a share of the reported quantities from the chains, and the chains agree on
+    these, modes of other quantities do not matter.
+    """
     num_chains = len(next(iter(draws.values())))
     sentences = (
         _not_converged(figures),
-        _different_modes(modes),
+        None if share < 1 and not large_rhats(figures) else _different_modes(modes),
         _few_effective_draws(figures, num_chains),
         _short_run(draws),
     )

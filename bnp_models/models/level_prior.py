@@ -21,7 +21,7 @@ from bnp_models.models.options import as_names, check_fixed, option
 # bands do not predict better (experiments/accuracy/ordered).
 _MANY_NUMBERS = 13
 
-# Largest number of its other levels, such as "unknown".
+# Largest number of other levels, such as "unknown", of a variable that "auto" treats as ordered.
 _FEW_OTHERS = 2
 
 LevelPrior: TypeAlias = Literal["learned", "uniform"]
@@ -241,7 +241,8 @@ def require_ordered(name: str, labels: Sequence[Label]) -> None:
 def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Level probabilities (chains, draws, R, ...) with the merged level's value for each level.
 
-    `groups` gives for each row one row of its group, or -1 for a variable that is left out.
+    `groups` gives for each level (row) one level of its group, or -1 for a variable that is
+    dropped; the levels of that variable get the value 1.
     """
     merged = np.ones_like(values)
     for group in np.unique(groups[groups >= 0]):
@@ -313,7 +314,8 @@ class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         assert isinstance(schema, Schema)
         shape, trees = run.draws["level_shape"], trees_of(self, schema)
         levels = Levels.of_variables(schema.num_levels, trees)
-        # The further nodes are the level of absent items, or the weight classes.
+        # The draws may have levels that the schema lacks: one for absent items, and one for each
+        # weight class. Each counts here as a variable without a name, which is left out.
         more = shape.shape[-1] - levels.shape.size
         if more:
             levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)

@@ -6,6 +6,7 @@ contracts that it fulfils: `Growing` or `FixedComponents`, and those for the res
 computed from its draws.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
@@ -41,7 +42,7 @@ Conditions: TypeAlias = StructuralZeros | Rules
 
 
 class Info(Protocol):
-    """Figures of one sweep, a pytree; the driver reads the figure below."""
+    """Figures of one sweep, a pytree; the driver reads only `left_over`."""
 
     @property
     def left_over(self) -> Float[Array, ""]:
@@ -132,7 +133,7 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     takes_missing: ClassVar[bool] = False
     """Whether the model draws missing values or sums them out."""
     missing_under_conditions: ClassVar[bool] = True
-    """Whether the model also does so under structural zeros."""
+    """Whether the model draws missing values, or sums them out, under structural zeros too."""
     takes_counts: ClassVar[bool] = False
     """Whether the model accepts a `ContingencyTable` (cells with counts) instead of `Microdata`."""
 
@@ -193,7 +194,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     def keep(self, state: StateT, info: InfoT) -> dict[str, Array]:
         """Quantities of one sweep that a user may keep, by name: all fields of state and info.
 
-        A quantity that is a function of the state is taken from the state and not from the info.
+        `state` is the state after the sweep. A field of the same name in both is taken from it. A
+        quantity of the info may belong to the state before the sweep, as the log likelihood of the
+        latent class models does.
         """
         return vars(info) | vars(state)
 
@@ -327,7 +330,7 @@ class KnowsMargins(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     ) -> Float[Array, " R"] | None:
         """P(x_j = l) of a feasible record, for every level of every variable.
 
-        None if they would take too long.
+        None if the computation would take too long.
         """
 
 
@@ -367,14 +370,24 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         """
 
 
-def last_class_used(draws: dict[str, np.ndarray], unit: str = "record") -> str | None:
-    """Warn of members in the last class, if "last_class" was kept."""
-    most = int(np.max(draws.get("last_class", 0), initial=0))
-    if most == 0:
+def matters(in_last: float, total: int) -> bool:
+    """Whether so many of the members are in the last class that results may depend on it.
+
+    No proportion of the model changes by more than the share of the members who are in the wrong
+    class. A share of up to 1 / (2 sqrt(total)), the largest standard error of a proportion of the
+    sample, changes less than another sample would.
+    """
+    return in_last > math.sqrt(total) / 2
+
+
+def last_class_used(draws: dict[str, np.ndarray], total: int, unit: str = "record") -> str | None:
+    """Warn if many of the `total` members are in the last class, if "last_class" was kept."""
+    mean = float(np.mean(draws.get("last_class", 0)))
+    if not matters(mean, total):
         return None
     return (
-        f"too few classes: in a kept draw, {counted(most, unit)} {'is' if most == 1 else 'are'} in "
-        "the last class, which stands for all further classes; raise components (--components)"
+        f"too few classes: on average, {mean:,.0f} of {counted(total, unit)} are in the last "
+        "class, which stands for all further classes; raise components (--components)"
     )
 
 

@@ -50,12 +50,13 @@ def option(
 ) -> Any:
     """Declare a field of a model as one of its options; the arguments are fields of `Option`.
 
-    Numbers that are not integers, and None, may be traced; all other values are static.
+    Numbers that are not integers, and None, may be traced, except with `static`; all other values
+    are static.
     """
-    static = not (default is None or isinstance(default, float))
+    field.setdefault("static", not (default is None or isinstance(default, float)))
     declared = {"choices": tuple(choices), "least": least, "positive": positive, "command": command}
     metadata = {"option": {"help": " ".join(help.split()), **declared}}
-    return eqx.field(default=default, static=static, metadata=metadata, **field)
+    return eqx.field(default=default, metadata=metadata, **field)
 
 
 def options_of(model: eqx.Module | type[eqx.Module]) -> dict[str, Option]:

@@ -4,6 +4,8 @@ from .cells import cells_frame as cells_frame
 from .cells import check_names as check_names
 from .cells import write_cell_report as write_cell_report
 from .evaluation import write_evaluation_report as write_evaluation_report
+from .households import household_risk_summary as household_risk_summary
+from .households import write_household_report as write_household_report
 from .risk import write_report as write_report
 from .summaries import risk_summary as risk_summary
 from .summaries import run_summary as run_summary

@@ -16,11 +16,11 @@ from bnp_models.report.documents import CellsRiskDocument, FiguresEntry, FitEntr
 from bnp_models.report.pages import Filing, environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes, plain_tick
 from bnp_models.report.risk import NUM_RISKIEST
-from bnp_models.report.summaries import figures_of, verdict
+from bnp_models.report.summaries import figures_of
 from bnp_models.risk import baselines as classical
 from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.cells import CellRisk, counts_of_counts
-from bnp_models.risk.verdict import Limits
+from bnp_models.risk.verdict import Limits, VerdictEntry, figures_of_draws, judge
 from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
@@ -116,7 +116,7 @@ def cell_risk_summary(
         tau1=tau1,
         tau1_conditional=figures_of(conditional),
         tau2=figures_of(result.tau2),
-        verdict=verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
+        verdict=_verdict(result, tau1, limits, not against, why),
         **({} if baselines is None else baselines.document()),
         log_likelihood=np.mean(result.log_likelihood),
         fit=[FitEntry.of(row) for row in fit.itertuples()],
@@ -127,6 +127,18 @@ def cell_risk_summary(
         # There are no sweeps: the entry is for programs that read it of other models.
         sweeps_per_second=None,
     )
+
+
+def _verdict(
+    result: CellRisk, tau1: FiguresEntry, limits: Limits | None, usable: bool, why: str
+) -> VerdictEntry | None:
+    """Entry "verdict", where there are limits."""
+    if limits is None or not limits.given:
+        return None
+    r1 = result.p_unique[result.cells.f == 1]
+    return judge(
+        figures_of_draws(result.tau1) | {"mean": tau1["mean"]}, r1, limits, usable, why
+    ).document()
 
 
 def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:

@@ -172,17 +172,18 @@ class RiskDocument(Document):
     model: str
     """Name of the model, as in --model."""
     n: int
-    """Records."""
+    """Records; of the risk of households, households."""
     population_size: AtLeastOne
-    """Persons in the population."""
+    """Persons in the population; of the risk of households, households."""
     variables: Sequence[str]
     """Key variables."""
     levels: Sequence[int]
     """Number of levels of each key variable."""
     cells: Cells
-    """Number of cells: the product of the numbers of levels."""
+    """Number of cells: the product of the numbers of levels; of the risk of households, number of
+    compositions of households with the sizes of the sample."""
     sample_uniques: int
-    """Number of records that are alone in their cell."""
+    """Number of records (or households) that are alone in their cell."""
     seed: int | None
     version: str
     """Version of bnp-models."""
@@ -206,8 +207,8 @@ class RiskDocument(Document):
     sweeps_per_second: SweepsPerSecond | None
 
 
-class ChainsRiskDocument(RiskDocument):
-    """risk.json of a model that is sampled by chains."""
+class SampledRiskDocument(RiskDocument):
+    """risk.json of a model that is sampled by chains, of any unit."""
 
     weights: WeightsEntry | None = None
     missing: MissingEntry | None = None
@@ -230,10 +231,60 @@ class ChainsRiskDocument(RiskDocument):
     ties: TiesEntry
     without_ties: TausEntry | None = None
     """With --ties on: figures without the correction."""
+
+
+class ChainsRiskDocument(SampledRiskDocument):
+    """risk.json of a model of records that is sampled by chains."""
+
     contributions: Mapping[str, ContributionEntry]
     """Contributions to the risk, by key variable."""
     what_if: Sequence[CoarserEntry] | None = None
     """Coarser keys, from the same draws."""
+
+
+class HouseholdsEntry(Document):
+    """Risk of the households of a sample."""
+
+    n: int
+    """Households."""
+    population_size: AtLeastOne
+    """Households in the population."""
+    sample_uniques: int
+    """Households whose composition no other household of the sample has."""
+    tau1: FiguresEntry
+    """Sample uniques that are unique in the population."""
+    tau2: FiguresEntry
+    """Sum over the sample uniques of 1/F, where F is the number of households of the population
+    with the same composition."""
+    hierarchical: NotNegative | None
+    """Sum over the households of sdcMicro's hierarchical risk, 1 - prod (1 - r2) over the persons;
+    null if the persons' own risk is not known."""
+
+
+class PersonsEntry(Document):
+    """Risk of the persons of the households of a sample."""
+
+    n: int
+    """Persons."""
+    population_size: AtLeastOne
+    """Persons in the population: its households times the persons of a household of the sample."""
+    sample_uniques: int
+    """Persons whose values no other person of the sample has."""
+    tau1: FiguresEntry | None
+    """Sample uniques that are unique in the population by their own values; null if rules give no
+    closed form for it."""
+    tau2: FiguresEntry | None
+    """Expected number of correct matches by the persons' own values."""
+    found: NotNegative
+    """Expected number of persons who are found alone or through their household."""
+
+
+class HouseholdRiskDocument(SampledRiskDocument):
+    """risk.json of the risk of households, whose figures are those of households."""
+
+    households: HouseholdsEntry
+    persons: PersonsEntry
+    rules_in_words: Sequence[str] | None = None
 
 
 class CellsRiskDocument(RiskDocument):
@@ -345,7 +396,7 @@ class RunDocument(Document):
     ordered: Sequence[str] | None = ABSENT
     groups: Mapping[str, str] | None = ABSENT
     """Files of the groups of levels, by variable."""
-    relative: Sequence[tuple[str, str]] | None = ABSENT
+    relative: Sequence[str | tuple[str, str]] | None = ABSENT
     impossible_weight: float | None = ABSENT
     member_classes: str | None = ABSENT
     sizes: str | None = ABSENT

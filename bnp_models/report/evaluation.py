@@ -67,7 +67,8 @@ def render_evaluation_report(
         records=records,
         smallest=SMALLEST_SHOWN,
         bad_ratio=BAD_RATIO,
-        # That of a second sample: files of `synthesize` do as well as one at best.
+        # Expected pMSE ratio of a second sample of the population. Files of `synthesize` have their
+        # own draws of the parameters each, so that a ratio up to this one is as good as can be.
         ideal=1 + np.mean([file["rows"] for file in summary["files"]]) / summary["n"],
         rows=" to ".join(f"{size:,}" for size in (sizes[:1] + sizes[-1:])[: len(sizes)]),
         overlaps=[] if None in overlaps else [f"{100 * x:.0f}%" for x in overlaps],

@@ -10,6 +10,7 @@ from bnp_models.report.comparison import CompareDocument
 from bnp_models.report.documents import (
     CellsRiskDocument,
     ChainsRiskDocument,
+    HouseholdRiskDocument,
     RiskDocument,
     RunDocument,
     RunSummary,
@@ -32,10 +33,15 @@ _SCHEMAS: dict[str, Callable[[], dict]] = {
         RiskDocument,
         CellsRiskDocument,
         ChainsRiskDocument,
+        HouseholdRiskDocument,
         entry="model",
         cases={
             "^polettini-stander-[0-9]$": required_entries(CellsRiskDocument),
-            "^(?!polettini-stander-[0-9]$)": [*required_entries(ChainsRiskDocument), "checks"],
+            "^ndpmpm$": [*required_entries(HouseholdRiskDocument), "checks"],
+            "^(?!polettini-stander-[0-9]$|ndpmpm$)": [
+                *required_entries(ChainsRiskDocument),
+                "checks",
+            ],
         },
     ),
     "run.json": partial(

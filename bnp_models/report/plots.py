@@ -56,8 +56,11 @@ def histogram_plot(risk: PopulationRisk):
     return as_svg(figure, "Posterior of tau1")
 
 
-def checks_plot(checks: PredictiveChecks):
-    """Numbers of cells with 1, 2 and 3 records: of the replicates, and of the sample."""
+def checks_plot(checks: PredictiveChecks, unit: str = "record", cell: str = "cell"):
+    """Numbers of cells with 1, 2 and 3 records: of the replicates, and of the sample.
+
+    For the risk of households, cells are compositions and records are households.
+    """
     figure, axes = new_axes(4.4, 1.9)
     for place, check in enumerate(checks.cells.values()):
         label = ("95% of the replicates", "sample") if place == 0 else (None, None)
@@ -66,12 +69,13 @@ def checks_plot(checks: PredictiveChecks):
         axes.plot(check.predicted, place, "|", color=COLOURS[0], ms=12, mew=2)
         axes.plot(check.observed, place, "o", color=COLOURS[1], ms=5, label=label[1])
     sizes = list(checks.cells)
-    axes.set_yticks(range(len(sizes)), [f"{n} record{'s'[: n > 1]}" for n in sizes])
+    axes.set_yticks(range(len(sizes)), [f"{n} {unit}{'s'[: n > 1]}" for n in sizes])
     axes.set_ylim(len(sizes) - 0.6, -0.4)
-    axes.set_xlabel("number of cells")
+    axes.set_xlabel(f"number of {cell}s")
     axes.locator_params("x", integer=True)
     _legend_above(axes)
-    return as_svg(figure, "Cells with one, two and three records, expected and observed")
+    title = f"{cell.title()}s with one, two and three {unit}s, expected and observed"
+    return as_svg(figure, title)
 
 
 def trace_plot(name: str, values: np.ndarray):

@@ -135,7 +135,7 @@ def changes_document(
     ids
         (n,) identifiers of the records, which the log then names them by too.
     usable, why
-        Whether tau_1 of the sample can be used, and a sentence that says why.
+        Whether the model allows a verdict (`allows_verdict`), and a sentence that says why not.
     released
         Result of `Protection.released`: the verdict is then that on the file that is released.
     """

@@ -32,7 +32,7 @@ from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.missing_keys import MissingEntry, num_incomplete
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
-from bnp_models.risk.verdict import Limits, VerdictEntry, judge
+from bnp_models.risk.verdict import Limits, VerdictEntry, figures_of_draws, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
@@ -113,9 +113,9 @@ def risk_summary(
         tau2=figures_of(risk.tau2),
         tau2_conditional=figures_of(risk.tau2_conditional),
         usable=use,
-        verdict=verdict(tau1, risk.r1, limits, use["tau1"], use["why"]),
+        verdict=_verdict(risk, limits, *allows_verdict(diagnosis, risk, checks, validation)),
         diagnostics=diagnosis.figures,
-        stopping=_stopping(run, diagnosis),
+        stopping=stopping(run, diagnosis),
         modes=diagnosis.modes.document(),
         components=np.mean(run.draws["components"]),
         level_prior=level_prior(run),
@@ -127,7 +127,7 @@ def risk_summary(
         **({} if baselines is None else baselines.document()),
         what_if=None if coarser is None else what_if(coarser),
         warnings=warnings_with(diagnosis, checks, validation),
-        **_timing(run),
+        **timing(run),
     )
 
 
@@ -149,19 +149,43 @@ def usable(
     validation: Validation | None,
 ) -> UsableEntry:
     """Entry "usable": whether tau_1 can be used, and a sentence that says why."""
-    found = [x.warnings() for x in (checks, validation) if x is not None] + [risk.imprecise()]
-    misfits = [sentence.split(":")[0] for sentences in found for sentence in sentences]
-    verdict, why = diagnosis.verdict("tau1", misfits)
+    verdict, why = diagnosis.verdict("tau1", _misfits(risk, checks, validation))
     return UsableEntry(tau1=verdict, why=why)
 
 
-def verdict(
-    tau1: FiguresEntry, r1: np.ndarray, limits: Limits | None, usable: bool, why: str
+def _misfits(
+    risk: PopulationRisk, checks: PredictiveChecks | None, validation: Validation | None
+) -> list[str]:
+    """Signs that the model does not fit, in words."""
+    found = [x.warnings() for x in (checks, validation) if x is not None] + [risk.imprecise()]
+    return [sentence.split(":")[0] for sentences in found for sentence in sentences]
+
+
+def allows_verdict(
+    diagnosis: Diagnosis,
+    risk: PopulationRisk,
+    checks: PredictiveChecks | None = None,
+    validation: Validation | None = None,
+) -> tuple[bool, str]:
+    """Whether `judge` may compare tau_1 with limits, and a sentence on whether tau_1 can be used.
+
+    Chains that have not converged do not forbid it, because `judge` takes their Monte Carlo error
+    into account. A model that does not fit does, and so do chains whose error is not known.
+    """
+    use = usable(diagnosis, risk, checks, validation)
+    known = diagnosis.figures["tau1"]["rhat"] is not None
+    allowed = use["tau1"] or (known and not _misfits(risk, checks, validation))
+    return allowed, use["why"]
+
+
+def _verdict(
+    risk: PopulationRisk, limits: Limits | None, allowed: bool, why: str
 ) -> VerdictEntry | None:
-    """Entry "verdict", where there are limits; arguments as of `judge`."""
+    """Entry "verdict", where there are limits."""
     if limits is None or not limits.given:
         return None
-    return judge(tau1, r1, limits, usable, why).document()
+    tau1 = figures_of_draws(risk.tau1, risk.run.settings.superchain)
+    return judge(tau1, risk.r1, limits, allowed, why, r1_error=risk.r1_error).document()
 
 
 def level_prior(run: Run) -> LevelPriorEntry:
@@ -308,15 +332,19 @@ def run_summary(
         version=__version__,
         device=run.device,
         diagnostics=diagnosis.figures,
-        stopping=_stopping(run, diagnosis),
+        stopping=stopping(run, diagnosis),
         modes=diagnosis.modes.document(),
         active_components=np.mean(run.draws["components"]),
         level_prior=level_prior(run),
         checks=None if checks is None else checks.document(),
         augmented=augmented,
         **of_region,
-        warnings=warnings_with(diagnosis, checks) + weights,
-        **_timing(run),
+        warnings=[
+            *diagnosis.warnings,
+            *([] if checks is None else checks.warnings(of_files=True)),
+            *weights,
+        ],
+        **timing(run),
     )
 
 
@@ -325,7 +353,7 @@ def equivalences(conditions: StructuralZeros) -> list[str]:
     return [str(equivalence) for equivalence in conditions.equivalences]
 
 
-def _stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
+def stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
     """Entry "stopping" of a run of ``sample(until=...)``; nothing of another.
 
     "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps,
@@ -356,7 +384,7 @@ def weight_warnings(run: Run) -> list[str]:
     return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
 
 
-def _timing(run: Run) -> dict[str, Any]:
+def timing(run: Run) -> dict[str, Any]:
     """Entries that depend on the clock."""
     return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},

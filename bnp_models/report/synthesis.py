@@ -124,6 +124,7 @@ def render_synthesis_report(
         merged=merged or {},
         values_of_one=values_of_one or {},
         model_share=MODEL_SHARE,
+        part=diagnosis.share,
         num_datasets=len(frames),
         rows=num_records(frames[0]),
         incomplete=int(table.tabulated.counts[~table.tabulated.complete].sum()),

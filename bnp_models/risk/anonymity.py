@@ -73,12 +73,12 @@ class Anonymity(NamedTuple):
         check_combinations(len(names), self.size or len(names), remedy)
 
     def columns(self, schema: Schema) -> list[int]:
-        """Indices of its variables among those that are left."""
+        """Indices of the target's variables in a schema, which may lack some of them."""
         wanted = schema.variables if self.variables is None else self.variables
         return [j for j, name in enumerate(schema.variables) if name in wanted]
 
     def sets(self, columns: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The largest sets of some variables that must be common."""
+        """The largest sets of variables whose combinations of values must be common."""
         size = len(columns) if self.size is None else min(self.size, len(columns))
         return itertools.combinations(columns, size)
 

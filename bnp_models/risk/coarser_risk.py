@@ -167,7 +167,7 @@ def coarsen(
     if table.has_missing:
         evaluate = _evaluate_wildcards
         if missing_keys == "random":
-            # Of all draws, once for all keys.
+            # The samples are completed once, by all draws, and then used for all coarser keys.
             drawn = Completions(run, evaluator, key_overdispersion).codes(
                 np.arange(math.prod(shape_of_draws(evaluator.draws)))
             )
@@ -190,9 +190,9 @@ def _evaluate(
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)
     cells = table.tabulated
-    # In the order of the records, whatever that of the levels.
+    # Cells come in the order of the records, so that the order of merged levels has no effect.
     codes = evaluator.run.table.codes_at(np.sort(cells.first_rows[cells.unique_cells]))
-    # Padded to as many as the finer file has: same shapes, nothing is compiled.
+    # Cells are padded to the number of cells of the finer file, so that nothing is compiled anew.
     size = len(evaluator.run.table.tabulated.codes)
     b, q = _probabilities(evaluator, coarsening, codes, key_cells, size)
     return CoarserRisk(table, *_draw_taus(evaluator, overdispersion, generator, b, q))
@@ -252,7 +252,7 @@ def _evaluate_completed(
     flat = codes.reshape(-1, codes.shape[2])
     coarse, num_levels = coarsening.coarser_codes(flat), coarsening.schema.num_levels
     alone = np.stack([are_alone(x, num_levels) for x in np.split(coarse, len(drawn))])
-    # The cells of all draws are evaluated together: they have most of them in common.
+    # Most cells occur in several draws. The cells of all draws are therefore evaluated together.
     cells = group_cells(coarse, num_levels)
     of_record = cells.record_cell.reshape(alone.shape)
     used, place = np.unique(of_record[alone], return_inverse=True)

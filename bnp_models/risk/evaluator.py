@@ -1,4 +1,4 @@
-"""Probabilities of cells at the draws of a run, and the risk that follows from them.
+"""Probabilities of cells at the draws of a run, and tau_1, tau_2, r_1 and r_2 given them.
 
 All modules that measure risk (`population`, `coarser_risk`, `protected_risks`) use an `Evaluator`.
 It has the distribution of the records of the sample, and that of the persons who are not in the
@@ -43,9 +43,9 @@ class LogProbabilities(NamedTuple):
     """Log probabilities of cells for one person, at a block of draws."""
 
     log_p: np.ndarray
-    """(block, C)"""
+    """(block, C) log probability of each cell."""
     halves: np.ndarray | None
-    """(block, 2, C) the same from each half of the Monte Carlo draws; None if it is exact."""
+    """(block, 2, C) log probability from each half of the Monte Carlo draws; None if exact."""
 
     def at(self, where) -> "LogProbabilities":
         """Return the log probabilities of some of the cells."""
@@ -55,7 +55,7 @@ class LogProbabilities(NamedTuple):
         )
 
     def beside(self, others: "LogProbabilities") -> "LogProbabilities":
-        """Of these cells, and of others after them."""
+        """Return the log probabilities of these cells, followed by those of other cells."""
         halves = None
         if self.halves is not None and others.halves is not None:
             halves = np.concatenate([self.halves, others.halves], axis=-1)
@@ -68,7 +68,7 @@ class Block(NamedTuple):
     log_p: np.ndarray
     """(block, C) log probability of each cell of the sample for one of its records."""
     relative_se: np.ndarray
-    """(block, C) its relative standard error, or (block, 1) zeros."""
+    """(block, C) relative standard error of these probabilities; (block, 1) zeros if exact."""
     of_sample: LogProbabilities
     """Log probabilities of the requested cells for one of the sample's records."""
     of_rest: LogProbabilities
@@ -87,7 +87,7 @@ class Evaluator:
     rest: RecordsRun
     """Distribution of the persons who are not in the sample."""
     num_new: int
-    """Number N - n of these persons."""
+    """Number N - n of persons who are not in the sample."""
     parameters: Callable[[RecordsRun], Draws]
     """Function that selects the draws of a run that are evaluated."""
 
@@ -425,9 +425,10 @@ def checked_model(model: Model) -> PredictsCells:
 def check_table(
     table: Records, population_size: int, all_records: bool = False, complete: bool = True
 ) -> None:
-    """Raise MicrodataError unless the risk can be evaluated, and told record by record.
+    """Raise MicrodataError unless the risk of this table can be evaluated.
 
-    Records are to be `complete` where the risk takes no missing values.
+    `all_records` asks for the risk of every record, and `complete` for records without missing
+    values.
     """
     if all_records and not isinstance(table, Microdata):
         raise MicrodataError(
@@ -453,7 +454,7 @@ def checked_method(method, model, table) -> str:
 
 
 def _default_method(model, table) -> str:
-    """ "exact" if the model can do that quickly, otherwise "draws"."""
+    """ "exact" if the model computes exact probabilities quickly, otherwise "draws"."""
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
 
 
@@ -471,7 +472,7 @@ def evaluate_draws(model, cells, keys, draws, num_levels, method):
 
 @partial(jax.jit, static_argnames=("num_levels", "method"))
 def _evaluate_each(model, cells, keys, draws, num_levels, method):
-    """The same, of cells (D, C, J) of each draw's own."""
+    """Results of `evaluate_draws` for cells (D, C, J) that differ between draws."""
 
     def one(arguments):
         return _evaluate(model, *arguments, num_levels, method)

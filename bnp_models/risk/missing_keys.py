@@ -98,7 +98,7 @@ def anonymity_of(table: Records, matching: np.ndarray | None) -> list[SmallCells
 
 
 def are_alone(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
-    """Whether each row of codes (m, J) is there once."""
+    """Whether each row of codes (m, J) differs from all other rows."""
     cells = group_cells(codes, num_levels)
     return np.asarray(cells.counts[cells.record_cell] == 1)
 
@@ -120,12 +120,12 @@ class Completions:
     Parameters
     ----------
     run
-        The chains, with the classes of design weights where there are any: these tell of missing
-        values too.
+        The chains. If there are design weights, their classes are variables of this run, because
+        they inform on the missing values.
     evaluator
-        Of the run.
+        Evaluator of the run.
     key
-        One that may be used elsewhere too: a constant is folded into it.
+        A key. It may also be used elsewhere, because a constant is folded into it here.
     """
 
     def __init__(self, run: RecordsRun, evaluator: Evaluator, key: jax.Array):
@@ -140,7 +140,7 @@ class Completions:
         self._draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
 
     def codes(self, indices: np.ndarray) -> np.ndarray:
-        """Level codes (block, m, J) by some draws."""
+        """Level codes (block, m, J) of the incomplete records, completed by some draws."""
         keys = jax.vmap(partial(jax.random.fold_in, self._key))(indices)
         draws = {name: x[indices] for name, x in self._draws.items()}
         found = np.asarray(_complete(self._model, keys, draws, self._data))
@@ -148,7 +148,10 @@ class Completions:
         return np.moveaxis(found[:, :num_variables, : len(self.rows)], 1, 2)
 
     def evaluated(self, indices: np.ndarray, method: str, key: jax.Array) -> Completed:
-        """Codes by some draws, and the probabilities of these cells; `key` as for the others."""
+        """Codes by some draws, and the probabilities of their cells.
+
+        `method` and `key` are as for `cell_probabilities`; the key is that of the other cells.
+        """
         evaluator, codes = self._evaluator, self.codes(indices)
         of = partial(probabilities_by_draw, codes=codes, indices=indices, method=method, key=key)
         of_sample = of(evaluator.run, evaluator.draws)

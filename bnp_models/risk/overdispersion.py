@@ -191,7 +191,7 @@ class OverdispersionPosterior:
         return log_p, variance
 
     def _sums_by_splines(self, log_expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same sums over cells with small counts, by the splines of their counts."""
+        """Sums of `_sums_of_seen` over the cells with small counts, by splines."""
         of_count, of_variance, knots = self._splines
         _, values, place = self._small_counts
         num_draws, number = len(log_expected), log_expected.size
@@ -250,8 +250,8 @@ class OverdispersionPosterior:
             np.searchsorted(up_to[:-1], of_row, side="right")
             for up_to, of_row in zip(cumulative, u, strict=True)
         ]
-        # A shape is that of a cell with one record on average: of the complete records here, of all
-        # of the sample in what is returned.
+        # A shape belongs to a cell that has one record on average. On the grid this is a complete
+        # record; in the result it is any record of the sample.
         total = self.num_records + self.incomplete
         share = self.num_records / total if self.num_records else 1.0
         return [Overdispersion(shape[x] * share ** exponent[x], exponent[x], total)

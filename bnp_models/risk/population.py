@@ -11,6 +11,7 @@ doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appe
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ from bnp_models.risk.evaluator import (
 )
 from bnp_models.risk.missing_keys import MISSING_KEYS, Completions, anonymity_of, matching_records
 from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
-from bnp_models.risk.sums import OverdispersionDraws, RiskSums
+from bnp_models.risk.taus import OverdispersionDraws, RiskSums
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
@@ -102,6 +103,8 @@ class PopulationRisk:
     overdispersion: OverdispersionDraws | None = None
     """Draws of the correction for overdispersion, and the risk that is reported for comparison;
     None if there is no correction."""
+    r1_error: np.ndarray | None = None
+    """Per sample unique, the Monte Carlo standard error of `r1`; nan if chains have one draw."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
@@ -120,6 +123,9 @@ class PopulationRisk:
         """Earlier name of `overdispersion`."""
         warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
         return self.overdispersion
+
+    share: ClassVar[float] = 1.0
+    """Part of tau_1 that is taken from the chains: all of it."""
 
     @cached_property
     def law(self) -> RecordsRun:
@@ -166,7 +172,7 @@ class PopulationRisk:
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
 
     def _all_records(self, table: Microdata, r2_of_cells: np.ndarray) -> pd.DataFrame:
-        """`records` of all records."""
+        """The frame of `records` if the risk was computed for all records."""
         frame = labels_of(table.schema, table.codes)
         cells = group_cells(table.codes + 1, [size + 1 for size in table.schema.num_levels])
         matching = cells.counts if self.matching is None else self.matching
@@ -330,7 +336,7 @@ def population_risk(
     check_kind(Run, "population_risk(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
     check_choice(MISSING_KEYS, missing_keys=missing_keys)
-    thin = _checked_thin(thin, run.settings)
+    thin = checked_thin(thin, run.settings)
     key_cells, key_counts = Keys(run.key if key is None else typed_key(key))
     evaluator = Evaluator.of(
         run, population_size, lambda law: law.parameters(thin), all_records, complete=False
@@ -348,6 +354,7 @@ def population_risk(
     sums = RiskSums(
         cells, evaluator.num_new, numpy_generator(key_counts), posterior, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
+        shape=shape_of_draws(evaluator.draws),
     )  # fmt: skip
     done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):
@@ -365,7 +372,7 @@ def population_risk(
         ties=ties,
         missing_keys=reading,
         matching=matching,
-        **sums.figures(shape_of_draws(evaluator.draws)),
+        **sums.figures(),
     )
 
 
@@ -436,8 +443,8 @@ def tau1_monitor(
     return monitor
 
 
-def _checked_thin(thin: int | None, settings: Settings) -> int:
-    """Every how many of the draws to evaluate."""
+def checked_thin(thin: int | None, settings: Settings) -> int:
+    """Interval between the draws that are evaluated."""
     num_samples = settings.num_arrays
     if thin is None:
         many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)

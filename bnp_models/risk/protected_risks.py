@@ -59,6 +59,7 @@ class ProtectedRisks:
         self._overdispersion = (
             self._evaluator.draw_overdispersion(key_overdispersion) if overdispersion else None
         )
+        self.num_chains, _ = shape_of_draws(self._evaluator.draws)
         self.num_draws = math.prod(shape_of_draws(self._evaluator.draws))
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
@@ -91,7 +92,7 @@ class ProtectedRisks:
         return self._generator.binomial(self._num_new, np.minimum(q, 1))
 
     def draw_tau1(self, r1: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Draw the number of population uniques among records, (REPEATS * draws,).
+        """Draw the number of population uniques among records, (chains, draws * REPEATS).
 
         Given the parameters, records are treated as independent. The persons whom two records match
         may overlap if their keys differ, but this is very rare.
@@ -104,7 +105,9 @@ class ProtectedRisks:
             (m,) rows of the records.
         """
         uniform = self._uniform[..., np.searchsorted(self._finest, rows)]
-        return np.sum(uniform < r1, axis=-1, dtype=float).ravel()
+        tau1 = np.sum(uniform < r1, axis=-1, dtype=float)
+        # The repeats of a draw follow each other, as draws of a chain do.
+        return tau1.T.reshape(self.num_chains, -1)
 
     def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""

@@ -40,7 +40,7 @@ from bnp_models.risk.recoding import (
 )
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
-from bnp_models.risk.verdict import Limits, Verdict, judge
+from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
@@ -64,7 +64,7 @@ class FileRisk:
     """
 
     tau1: np.ndarray
-    """(draws,) draws of the number of records that are unique in the population."""
+    """(chains, draws) draws of the number of records that are unique in the population."""
     tau2: np.ndarray
     """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
     r1: np.ndarray
@@ -97,9 +97,7 @@ class FileRisk:
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
-        low, high = np.quantile(self.tau1, [0.025, 0.975])
-        tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
-        return judge(tau1, self.r1, limits, usable, why)
+        return judge(figures_of_draws(self.tau1), self.r1, limits, usable, why)
 
 
 @displayed
@@ -395,9 +393,10 @@ def _suppress_rare(
     weight: np.ndarray,
     most: int,
 ) -> tuple[bool, np.ndarray]:
-    """Whether k-anonymity takes values (n, J') of `most` records at the most, and these values.
+    """Choose values (n, J') whose suppression gives k-anonymity.
 
-    Where it takes more, those of the records whose combinations are rarest.
+    The first result is whether they are values of at most `most` records. If more records are
+    needed, the values are those of the `most` records whose combinations are rarest.
     """
     table = recoded.records
     mask = suppress_rare(table, targets, weight[recoded.kept], stratum)
@@ -416,7 +415,10 @@ def _next_towards(
     weight: np.ndarray,
     ordered: np.ndarray,
 ) -> tuple[Recoded, list[Step]] | None:
-    """The recodings with the least loss for the records that then meet k-anonymity; None: none."""
+    """The step with the least loss of information for each record that then meets k-anonymity.
+
+    None if no step makes more records meet it.
+    """
 
     def number(recoded):
         """Records that miss a target."""
@@ -432,7 +434,7 @@ def _next_towards(
 def _next_step(
     scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
-    """Recoding with the least loss of information for its reduction of risk; None: none is left."""
+    """Step with the least loss of information for its reduction of risk; None if none is left."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
     order = np.argsort(-r1)

@@ -86,7 +86,7 @@ def minimal_rare(
     """
     among = range(rows.codes.shape[1]) if among is None else among
     missing = rows.codes < 0
-    # Whether a combination is rare, or has a rare one in it: of the sets that are one smaller.
+    # For each set of one variable less: whether a row's combination is rare or contains a rare one.
     smaller: dict[tuple[int, ...], np.ndarray] = {(): np.zeros(len(rows.codes), bool)}
     for size in range(1, largest + 1):
         covered_by = {}

@@ -1,5 +1,6 @@
-"""Expected reciprocals E 1 / (f + X) of counts, computed by one quadrature.
+"""Expected reciprocals E 1 / (f + X) of counts, of which tau_2 is a sum; by one quadrature.
 
+f records of the sample are in a cell, and X is the number of its persons who are not in the sample.
 With G the probability generating function of X,
 
     E 1 / (f + X) = integral_0^1 t^(f - 1) G(t) dt,
@@ -25,7 +26,7 @@ def expected_reciprocal(f: np.ndarray, size: np.ndarray | int, odds: np.ndarray)
     Parameters
     ----------
     f
-        At least 1.
+        Records of the sample, at least 1.
     size, odds
         Both at least 0, or both at most 0 with odds above -1; all three are broadcast.
     """
@@ -53,12 +54,12 @@ def _integral(f, rate, odds):
     negligible.
     """
     odds = np.where(np.abs(odds) < _NEGLIGIBLE, _NEGLIGIBLE, odds)
-    # At t = 0, or before.
+    # The y at which t is 0, or at which the integrand has decayed, if this is smaller.
     end = np.minimum(np.log1p(odds) / odds, _DECAY / np.maximum(f - 1 + rate, _NEGLIGIBLE))
     total = np.zeros(f.shape)
     for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
         y = node * end
-        # 1 - t, which rounding may make 1 at the end.
+        # 1 - t. At the end of the interval rounding could make it 1, and log t minus infinity.
         away = np.minimum(np.expm1(odds * y) / odds, 1 - 1e-16)
         total += weight * np.exp((f - 1) * np.log1p(-away) - rate * y)
     return end * total

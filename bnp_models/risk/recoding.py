@@ -31,7 +31,7 @@ class Step(NamedTuple):
     levels: tuple[str, ...]
     """Labels of the merged levels; empty if the variable was dropped."""
     label: str | None
-    """Their new label; None if the variable was dropped."""
+    """Label of the merged level; None if the variable was dropped."""
     loss: float
     """Information that was lost, in bits a record."""
 
@@ -251,7 +251,11 @@ def cheapest(
     weight: np.ndarray,
     found: Iterable[tuple[float, int, list[Groups] | None, Recoded]],
 ) -> tuple[Recoded, list[Step]] | None:
-    """Of steps with what each gains, that with the least loss for its gain; None: there is none."""
+    """Choose the step with the smallest loss of information divided by its gain.
+
+    The result is the recoding after the step, and what the step merged or dropped; None if there is
+    no step.
+    """
     loss = recoded.loss(weight)
 
     def price(one):

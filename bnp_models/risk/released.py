@@ -30,8 +30,10 @@ from bnp_models.risk.verdict import Verdict
 NEARLY = 0.9
 """Share of wrong guesses that a column saves, from which on it nearly determines a variable."""
 
-# Probability of records to agree by chance, below which they are no chance, and wrong guesses to be
-# expected of those that are all right by chance with this probability.
+# Records that all have one value and one level tell the level if chance would make them agree with
+# at most the first probability. The share of saved wrong guesses is measured only if at least the
+# second number of wrong guesses is expected without the column; the probability that chance makes
+# none of them is then exp(-7), about the first probability.
 _CHANCE, _LEAST_WRONG = 1e-3, 7
 
 
@@ -43,11 +45,14 @@ class Column(NamedTuple):
     codes: np.ndarray
     """(n,) code of each record, -1 where nothing is known."""
     in_order: bool
-    """Whether they are numbers, so that those between two others are like these."""
+    """Whether the values are numbers, so that a value is like the values next to it."""
 
     @classmethod
     def of(cls, values: pd.Series, gaps_tell: bool = False) -> "Column":
-        """Code values; None, NaN and the empty text are missing, and a value too if gaps tell."""
+        """Code values; None, NaN and the empty text are missing, or a value of their own.
+
+        They are a value if `gaps_tell`.
+        """
         raw, found = pd.factorize(values.astype(object))
         texts = ["" if pd.isna(one) else text_of(plain_label(one)) for one in found]
         labels = sorted_labels([text for text in dict.fromkeys(texts) if text])
@@ -66,9 +71,10 @@ class ReleasedColumn(NamedTuple):
 
     column: str
     role: Role
-    """Whether it is a key variable, is changed as one (linked), or is as in the sample."""
+    """Whether the column is a key variable, is changed as one is (linked), or is as it was
+    in the sample."""
     sample_uniques: int
-    """Records that no other shares the key variables and this column with."""
+    """Number of records whose values of the key variables and this column no other record has."""
 
 
 class ReadBack(NamedTuple):
@@ -102,9 +108,9 @@ class Released:
     """The protected file."""
     columns: tuple[ReleasedColumn, ...]
     sample_uniques: int
-    """Records that no other shares all columns with."""
+    """Number of records whose values of all columns no other record has."""
     uniques_of_keys: int
-    """Records that no other shares the key variables with."""
+    """Number of records whose values of the key variables no other record has."""
     read_back: tuple[ReadBack, ...]
     """Columns that tell of changes, or nearly determine a variable that was changed."""
     related: tuple[str, ...]
@@ -112,9 +118,9 @@ class Released:
     suppressed: int
     """Suppressed values of key variables."""
     suppressed_told: int
-    """Of these, those that other key variables do not tell, and another column does."""
+    """Suppressed values that another column tells, and no other key variable."""
     suppressed_told_by_keys: int
-    """Of these, those that another key variable tells."""
+    """Suppressed values that another key variable tells."""
     merged_told: int
     """Merged or dropped values of records that other key variables do not tell, and another column
     does."""
@@ -208,7 +214,7 @@ def told(
     level, size = of[rows].astype(np.int64), int(by.max()) + 1
     values, value = np.unique(group * size + by[rows], return_inverse=True)
     total, (top, most, second) = np.bincount(value), _most_frequent(value, level)
-    # The record itself is none of the others.
+    # The record itself does not count among the others.
     others, mine = most[value] - 1, level == top[value]
     right = mine & (others > second[value])
     made = (total[value] > 1) & ~(mine & (others == second[value]))
@@ -378,7 +384,7 @@ class _Uniques:
         self.columns, self.masks = columns, masks
 
     def __call__(self, names: Iterable[str]) -> int:
-        """Number of records that no other shares the key variables and these columns with."""
+        """Number of records whose values of the key variables and these columns no other has."""
         names = list(names)
         codes = [self.records.codes, *(self.columns[name].codes[:, None] for name in names)]
         sizes = [*self.records.schema.num_levels, *(len(self.columns[x].labels) for x in names)]

@@ -16,7 +16,7 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.risk.anonymity import Anonymity, rows_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.rare_combinations import minimal_rare
-from bnp_models.risk.verdict import Limits, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 
 # Records with a smaller risk than this get no suppression.
 _NO_RISK = 1e-4
@@ -29,7 +29,7 @@ class Suppressed(NamedTuple):
     """Values that are suppressed."""
 
     mask: np.ndarray
-    """(n, J') bool."""
+    """(n, J') bool: True for suppressed values."""
     met: bool
     """Whether the limits are met."""
 
@@ -42,7 +42,9 @@ def suppress(
     most: int,
     start: np.ndarray,
 ) -> Suppressed:
-    """Suppress values until limits are met; the largest reduction of risk for its cost comes first.
+    """Suppress values of sample uniques until limits are met.
+
+    The values with the largest reduction of r_1 for their cost are suppressed first.
 
     Parameters
     ----------
@@ -55,14 +57,14 @@ def suppress(
     importance
         (J',) cost of a suppressed value of each variable.
     most
-        Records in which values may be suppressed, at the most: where these are too few, it ends
-        early with `met` false.
+        Largest number of records in which values may be suppressed. If the limits cannot be met
+        with this number, the search ends early, and `met` is false.
     start
         (n, J') bool: values that are suppressed in any case.
     """
     rows = np.flatnonzero(risks.sharing(coarsening) == 1)
     mask = start.copy()
-    # What others lose for another reason leaves less for these.
+    # Records that are not unique but lose values in any case (`start`) count towards `most` too.
     most -= int(np.delete(mask, rows, axis=0).any(axis=1).sum())
     r1 = _risks_of(risks, coarsening, rows, mask[rows])
     search = _Search(risks, coarsening, rows, r1, importance, mask[rows])
@@ -136,9 +138,7 @@ class _Search:
 
     def meets(self, r1: np.ndarray, limits: Limits) -> bool:
         """Whether these risks (draws, m) meet the limits."""
-        draws = self.risks.draw_tau1(r1, self.rows)
-        low, high = np.quantile(draws, [0.025, 0.975])
-        tau1 = {"mean": draws.mean(), "q025": low, "q975": high}
+        tau1 = figures_of_draws(self.risks.draw_tau1(r1, self.rows))
         return judge(tau1, r1.mean(axis=0), limits).release is True
 
     def _enough(self, order: np.ndarray, limits: Limits) -> int:
@@ -152,13 +152,13 @@ class _Search:
         return many
 
     def _take(self, records: np.ndarray) -> None:
-        """Suppress the best next value of these records."""
+        """Suppress the best next value of each of the given records."""
         self.mask[records, self.best[records]] = True
         self.r1[:, records] = self.best_r1[:, records]
         self.stale[records] = True
 
     def _refresh(self, records: np.ndarray) -> None:
-        """Find the best next value of these records."""
+        """Find the best next value of each of the given records."""
         self.worth[records] = -np.inf
         self.stale[records] = False
         for j in range(self.mask.shape[1]):

@@ -14,12 +14,17 @@ from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, Schema
-from bnp_models.inference.convergence import monitored
-from bnp_models.inference.run import Run, blocks_of_draws, shape_of_draws
+from bnp_models.inference.convergence import BEHIND, monitored
+from bnp_models.inference.run import Run, blocks_of_draws, is_of_records, shape_of_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import KnowsMargins, MakesHouseholds
+from bnp_models.synthesis.synthesize import simulate_samples
+
+# Samples that are simulated from each chain where exact margins would take too long; folded into
+# the key that a run set aside.
+_SIMULATED, _MARGINS = 50, 0x4D415247
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +46,17 @@ class Margins:
     """(chains, draws, R) float64 probabilities."""
     thin: int
     """Interval between the draws that were used, among the draws whose arrays were kept."""
+    share: float = 1.0
+    """Part of a margin that files take from the draws. If it is below one, they take the rest from
+    the sample, and only the margins are judged: the log-likelihood may differ between chains
+    without consequence for the tables to which the files are calibrated."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities of the run by which convergence is judged, and the worst margins."""
-        return monitored(run) | worst_margins(self)
+        if self.share == 1:
+            return monitored(run) | worst_margins(self)
+        others = {name: x for name, x in monitored(run).items() if name not in BEHIND}
+        return others | {f"{name} in the files": x for name, x in worst_margins(self).items()}
 
     def warnings(self) -> list[str]:
         """Sentences about the evaluation itself; there are none because it is exact."""
@@ -59,7 +71,7 @@ class Margins:
         return Shown(f"Margins: {counted(number, 'level')}, {what}", frame=frame)
 
 
-def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
+def level_margins(run: Run, max_draws: int = 200, share: float = 1.0) -> Margins | None:
     """Evaluate the margins of feasible records, by which convergence is judged.
 
     With design weights, these are the margins of the population.
@@ -70,6 +82,9 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         Chains of a model that can compute the margins; they must have kept its ``parameters``.
     max_draws
         Largest number of draws of each chain that are evaluated.
+    share
+        Part of a margin that files take from the draws: `MODEL_SHARE` of
+        `bnp_models.synthesis.calibration` if the files are calibrated.
 
     Returns
     -------
@@ -119,7 +134,36 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     values = np.concatenate(blocks)[:total].astype(np.float64)
     values = values.reshape(num_chains, num_draws, len(names))
     known = np.array([name is not None for name in names])
-    return Margins(tuple(filter(None, names)), values[..., known], thin)
+    return Margins(tuple(filter(None, names)), values[..., known], thin, share)
+
+
+def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
+    """Evaluate the margins by which files are judged that take a share of them from the draws.
+
+    If exact margins would take too long, those of calibrated files are margins of samples that are
+    simulated from the draws.
+
+    Parameters
+    ----------
+    run, share
+        As for `level_margins`.
+    """
+    found = level_margins(run, share=share)
+    if found is not None or share == 1 or not is_of_records(run):
+        return found
+    schema, settings = run.table.schema, run.settings
+    each = min(_SIMULATED, settings.num_arrays)
+    key = jax.random.fold_in(run.key, _MARGINS)
+    draws = [
+        np.concatenate([
+            np.bincount(made.codes[:, j], made.counts, number) / made.n
+            for j, number in enumerate(schema.num_levels)
+        ])
+        for made in simulate_samples(population_law(run), settings.num_chains * each, key)
+    ]  # fmt: skip
+    names = _names(schema.variables, schema.levels, _rare_levels(run.table))
+    values = np.reshape(draws, (settings.num_chains, each, -1))
+    return Margins(tuple(names), values, max(1, settings.num_arrays // each), share)
 
 
 def _rare_levels(table: Records) -> set[tuple[str, Label]]:
@@ -171,6 +215,8 @@ def _levels(model, draws, data, feasible, num_levels):
         return map_draws(of_draw, draws)
 
 
+_ROUNDING = 1e-5
+
 NUM_MARGINS = 3
 """Number of margins that are reported."""
 
@@ -185,7 +231,9 @@ def worst_margins(margins: Margins, number: int = NUM_MARGINS) -> dict[str, np.n
     number
         Number of margins to choose.
     """
-    varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > 0)
+    # Constant margins, such as that of a variable's only level, are so up to rounding in float32.
+    least = _ROUNDING * margins.draws.max(axis=(0, 1))
+    varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > least)
     half = margins.draws.shape[1] // 2
     if half < 2:
         return {}

@@ -8,16 +8,18 @@ are simulated from the posterior show this without any knowledge of the populati
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import joint_codes
+from bnp_models.data.compositions import compositions_of
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.documents import Document
@@ -25,11 +27,15 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import records_of
-from bnp_models.inference.run import Run, is_of_households, spaced_draws
+from bnp_models.inference.run import HouseholdsRun, Run, is_of_households, spaced_draws
+from bnp_models.inference.simulated_households import simulate_households
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows, label_type
+from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.model import Completes
-from bnp_models.models.options import typed_key
+from bnp_models.models.nested.probabilities import log_possible_by_size
+from bnp_models.models.nested.state import NESTED
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.partial import complete_sample
 from bnp_models.synthesis.synthesize import simulate_samples
@@ -43,14 +49,18 @@ MAX_Z = 2.5
 NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
 """Default number of replicates of a sample of records, and of households, which take longer."""
 
-MAX_RECORDS, FEWEST_REPLICATES = 200_000_000, 8
-"""Limit for the records of all replicates together; least number of replicates in any case."""
+MAX_RECORDS, MAX_HOUSEHOLDS, FEWEST_REPLICATES = 200_000_000, 1_000_000, 8
+"""Limits for the records, and for the households whose compositions are compared, of all replicates
+together; least number of replicates in any case."""
 
 CELL_SIZES = (1, 2, 3)
 
 NUM_WORST = 5
 
-_CHECKS = 0x435843
+UNITS = ("person", "household")
+"""Values of the option `unit`."""
+
+_CHECKS, _SIZES = 0x435843, 0x53495A
 
 
 class CheckEntry(Document):
@@ -97,6 +107,9 @@ class ChecksEntry(Document):
     """Two-way tables in which the sample differs most from the replicates."""
     worst_boxes: Sequence[BoxEntry] | None = None
     """With conditions: disjoint feasible boxes whose number of records fits worst."""
+    household_sizes: Mapping[str, CheckEntry] | None = None
+    """For the risk of households, whose cells are compositions: number of households of each
+    size."""
     replicates: int
 
 
@@ -151,30 +164,39 @@ class PredictiveChecks:
     """With structural zeros: records in each of the disjoint feasible boxes, worst first."""
     levels_of_boxes: dict[int, dict[str, tuple[str, ...]]]
     """Levels that each box admits, of the variables of which it does not admit all."""
+    sizes: dict[int, Check] = field(default_factory=dict)
+    """If the cells are compositions of households: number of households of each size."""
 
     @property
     def num_replicates(self) -> int:
         """Number of replicates."""
         return self.cells[1].replicated.size
 
-    def warnings(self) -> list[str]:
+    def warnings(self, of_files: bool = False) -> list[str]:
         """Sentences on a misfit and the direction of its error; none if the model fits.
 
         For the number of cells with one record, the sentence gives the direction of the error: if
         the model expects too many sample uniques, the estimated number of population uniques is too
-        high.
+        high, or, if the sentence is about synthetic files (`of_files`), too many records of these
+        are unique.
         """
         uniques = self.cells[1]
         if abs(uniques.z) <= MAX_Z:
             return []
         more, high = ("more", "high") if uniques.z < 0 else ("fewer", "low")
+        declare = "declare the structural zeros of the variables"
+        if self.sizes:
+            declare = "give the rules that households obey (--rules)"
+        consequence = (
+            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
+            "correction for overdispersion (ties) removes this error only in part"
+        )
+        if of_files:
+            consequence = f"so that the files have {more} unique records than another sample would"
         return [
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
-            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
-            "correction for overdispersion (ties) removes this error only in part; declare the "
-            "structural zeros of the variables, choose fewer or coarser variables, or another "
-            "model"
+            f"{consequence}; {declare}, choose fewer or coarser variables, or another model"
         ]
 
     def document(self) -> ChecksEntry:
@@ -192,6 +214,7 @@ class PredictiveChecks:
                 for pair, check in itertools.islice(self.pairs.items(), NUM_WORST)
             ],
             worst_boxes=boxes or None,
+            household_sizes={str(size): x.document() for size, x in self.sizes.items()} or None,
             replicates=self.num_replicates,
         )
 
@@ -205,7 +228,11 @@ class PredictiveChecks:
 
 
 def predictive_checks(
-    run: Run, num_replicates: int | None = None, *, key: jax.Array | None = None
+    run: Run,
+    num_replicates: int | None = None,
+    *,
+    unit: str = "person",
+    key: jax.Array | None = None,
 ) -> PredictiveChecks:
     """Compare a sample with replicates simulated from its posterior.
 
@@ -217,15 +244,20 @@ def predictive_checks(
         the same design.
     num_replicates
         Number of replicates, each from another draw; it is rounded so that all chains have equally
-        many. Default: 100 (20 for households), but fewer for very large samples, and at most the
-        number of draws.
+        many. Default: 100 (20 for persons of households), but fewer for very large samples, and at
+        most the number of draws.
+    unit
+        Of a run on households, what the cells are. "person": those of persons. "household": the
+        compositions of complete households; the numbers of households of each size are then
+        compared too.
     key
         By default one that `run` set aside.
 
     Raises
     ------
     ValueError
-        If there are fewer than two draws, `run` kept no parameters, or the model simulates none.
+        If there are fewer than two draws, `run` kept no parameters, or the model simulates none;
+        or if `unit` is unknown, or "household" for a run on records.
 
     Notes
     -----
@@ -239,15 +271,19 @@ def predictive_checks(
     10
     """
     check_kind(Run, "predictive_checks(run)", run=run)
+    check_choice(UNITS, unit=unit)
     if key is not None:
         key = typed_key(key)
-    households = isinstance(run.table, Households)
-    number = _of_each_chain(run, num_replicates, households)
+    number = _of_each_chain(run, num_replicates, unit)
     num_chains = run.settings.num_chains
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
     chains, run = run, sample_law(run)
     table = persons_of(run.table)
-    samples = list(simulate_samples(run, num_chains * number, key))
+    compared: list[list[np.ndarray]] | None = None
+    if unit == "household":
+        samples, compared = _compositions(run, num_chains * number, key)
+    else:
+        samples = list(simulate_samples(run, num_chains * number, key))
     incomplete = table.has_missing
     observed = _completed(chains, key, num_chains * number) if incomplete else [table.tabulated]
 
@@ -257,8 +293,10 @@ def predictive_checks(
         return Check(float(np.asarray(of_observed, float).mean()), replicated)
 
     num_levels, names = table.schema.num_levels, table.schema.variables
+    if compared is None:
+        compared = [[x.counts for x in part] for part in (observed, samples)]
     cells = {
-        size: check(*([np.sum(x.counts == size) for x in part] for part in (observed, samples)))
+        size: check(*([np.sum(counts == size) for counts in part] for part in compared))
         for size in CELL_SIZES
     }
     pairs = {}
@@ -278,7 +316,47 @@ def predictive_checks(
             )  # fmt: skip
     pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
     boxes = dict(sorted(boxes.items(), key=lambda item: -abs(item[1].z)))
-    return PredictiveChecks(cells, pairs, boxes, levels)
+    sizes = {}
+    if unit == "household" and is_of_households(run):
+        sizes = {size: check(*of) for size, of in _sizes(run, num_chains * number, key).items()}
+    return PredictiveChecks(cells, pairs, boxes, levels, sizes)
+
+
+def _compositions(
+    run: Run, number: int, key: jax.Array
+) -> tuple[list[ContingencyTable], list[list[np.ndarray]]]:
+    """Persons of replicates, and households of each composition: of the sample, of replicates.
+
+    Raises
+    ------
+    ValueError
+        If the run is not of households.
+    """
+    if not is_of_households(run):
+        raise ValueError('unit: "household" needs a run on households')
+    run.table.require_complete("a check of compositions")
+    persons, counts = [], []
+    for made in simulate_households(run, number, key):
+        persons.append(made.persons.tabulated)
+        counts.append(compositions_of(made).counts)
+    return persons, [[compositions_of(run.table).counts], counts]
+
+
+def _sizes(run: HouseholdsRun, number: int, key: jax.Array) -> dict[int, tuple[int, list[int]]]:
+    """Households of each size, in the sample and in replicates whose sizes are drawn too."""
+    sizes, observed = np.unique(run.table.sizes, return_counts=True)
+    data = run.model.prepare(run.table, run.conditions)
+    rng = numpy_generator(jax.random.fold_in(key, _SIZES))
+    replicated = []
+    for m, draw in enumerate(spaced_draws(run, number)):
+        of_draw = {name: draw[name][None] for name in NESTED} | {"number": np.array([m])}
+        log_p = np.asarray(log_possible_by_size(of_draw, data, key), float)[0]
+        replicated.append(rng.multinomial(run.table.n, softmax(log_p)))
+    of_size = np.transpose(replicated).tolist()
+    return {
+        int(size): (int(n), replicates)
+        for size, n, replicates in zip(sizes, observed, of_size, strict=True)
+    }
 
 
 def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[str, ...]]]:
@@ -295,15 +373,17 @@ def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[
     }
 
 
-def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
+def _of_each_chain(run: Run, wanted: int | None, unit: str) -> int:
     """Number of replicates of each chain."""
     settings = run.settings
     kept = settings.num_arrays
     if settings.num_chains * kept < 2:
         raise ValueError("predictive checks need at least two draws whose arrays were kept")
     if wanted is None:
-        wanted = NUM_HOUSEHOLD_REPLICATES if households else NUM_REPLICATES
-        wanted = max(FEWEST_REPLICATES, min(wanted, MAX_RECORDS // run.table.n))
+        persons_of_households = unit == "person" and isinstance(run.table, Households)
+        wanted = NUM_HOUSEHOLD_REPLICATES if persons_of_households else NUM_REPLICATES
+        most = MAX_RECORDS if unit == "person" else MAX_HOUSEHOLDS
+        wanted = max(FEWEST_REPLICATES, min(wanted, most // run.table.n))
     return max(min(wanted // settings.num_chains, kept), 1 + (settings.num_chains == 1))
 
 

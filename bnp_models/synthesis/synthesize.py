@@ -16,6 +16,7 @@ from bnp_models.data.schema import Label
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
 from bnp_models.inference.compilation import check_kept
 from bnp_models.inference.run import RecordsRun, Run, is_of_households, is_of_records, spaced_draws
+from bnp_models.inference.simulated_households import simulate_households
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
@@ -26,7 +27,6 @@ from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
     impute_households,
-    simulate_households,
     synthesize_households,
 )
 from bnp_models.synthesis.partial import check_keep, complete_sample, draw_others

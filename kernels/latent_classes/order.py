@@ -35,10 +35,11 @@ def reorder_classes(
 
     Notes
     -----
-    Only the prior of the sticks depends on the order. Exchanging positions k and k + 1 < K changes
-    its factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), where T is the mass of all later
-    positions; for the last pair it is (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts
-    (2008), doi:10.1093/biomet/asm086.
+    Only the prior of the sticks depends on the order. The density of the weights is proportional to
+    pi_K^(alpha - 1) / prod_{k<K} X_k, with X_k the sum of the weights from position k on.
+    Exchanging positions k and k + 1 < K changes only X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k +
+    T), where T is the sum of the weights after position k + 1. For the last pair it is (pi_{K-1} /
+    pi_K)^(alpha - 1). Papaspiliopoulos & Roberts (2008), doi:10.1093/biomet/asm086.
     """
     num_classes = log_pi.size
     log_u = jnp.log(uniform(words(key, (2 * num_passes, num_classes)), log_pi.dtype.type))
@@ -88,7 +89,9 @@ def swap_classes(
 
     Notes
     -----
-    The ratio is (pi_b / pi_a)^(n_a - n_b) (P / P')^n, P = sum_k pi_k F_k.
+    The target ratio of exchanging the classes at positions a and b, which have n_a and n_b of the n
+    records, is (pi_b / pi_a)^(n_a - n_b) (P / P')^n. P = sum_k pi_k F_k is the feasible probability
+    before the exchange, with F_k the feasible mass of class k, and P' that after it.
     """
     dtype = log_pi.dtype
     key_pair, key_accept = Keys(key)

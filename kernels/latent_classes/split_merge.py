@@ -10,7 +10,17 @@ information on some directions of the level probabilities, and proposals that ig
 values would nearly always be rejected.
 
 The steps are: propose the parts; draw levels; draw weights; draw a place and parameters for the
-class that becomes empty, and a place for the class that is filled; accept or reject.
+class that becomes empty, and a place for the class that is filled; accept or reject. A split is
+accepted with probability min(1, A), the merge that undoes it with min(1, 1 / A), where
+
+    A = T c / q,    T = [p(split) / Q(split)] / [p(merged) / Q(merged)]
+
+c and q belong to the proposal of the parts (`kernels.splits.proposal`). p is the target in the
+notes of `split_or_merge_classes`. Q(split) is the probability 1 / E of taking this one of the E
+empty classes, times the density of the levels and weights that are proposed for the two parts,
+times the probability of the place of the filled class. Q(merged) is the density of the levels and
+weight that are proposed for the joined class and of those for the emptied class, times the
+probability 1 / (K - 1) of the place of the emptied class.
 """
 
 import dataclasses
@@ -38,7 +48,8 @@ class ClassParameters(NamedTuple):
     log_x: Float[Array, " K"]
     """Log weights with stick-breaking prior, of classes before truncation or of truncated classes.
 
-    They are scaled so that their observed part sums to a Ga(n, 1) variate.
+    Their scale is random: sum_k x_k M_k ~ Ga(n, 1), with n the number of records and M_k as in the
+    notes of `split_or_merge_classes`.
     """
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation."""
@@ -86,10 +97,19 @@ def split_or_merge_classes(
 
     Notes
     -----
-    The target is prod x_k^{n_k} e^{-x_k M_k} D_k^{-n_k} prod lambda^n times the sticks' density of
-    x, with (M, D) = (F, 1), or (1, F) by class. Weights are proposed as Ga(n_k + 1, M_k), levels as
-    scaled Dirichlets variable by variable, the place of the filled class by the sticks' density,
-    and an emptied class from the prior, at any place.
+    Class k has n_k records, n_rk of them with level r, and the feasible mass F_k: the probability
+    that a record drawn from its level probabilities is feasible. The target is
+
+        prod_k [x_k^{n_k} exp(-x_k M_k) D_k^{-n_k} p(lambda_k) prod_r lambda_rk^{n_rk}]
+
+    times the density of x under the sticks (`log_stick_prior`). If the mixture is truncated as a
+    whole, M_k = F_k and D_k = 1; if each class is truncated separately, M_k = 1 and D_k = F_k.
+
+    The proposals are: for a weight, a gamma variate of shape n_k + 1 and rate M_k; for levels,
+    those of `kernels.splits.levels.propose_levels`; for the place of a filled class, a place among
+    the first K - 1 with probability proportional to the sticks' density of the result; for an
+    emptied class, a uniform place among the first K - 1, levels from their prior, and a weight x_b
+    from its stick: x_b / (x_b + the weights behind it) ~ Beta(1, alpha).
     """
     keys = Keys(key, 6)
     log_x, log_lambda = classes
@@ -107,7 +127,7 @@ def split_or_merge_classes(
     emptied = _propose_empty(u[1:], move, drawn, weights, classes, alpha, region, by_class)
     filled = _propose_place(keys.pop(), move, weights, log_x, alpha)
 
-    # Number of empty classes in the merged state, and number of places for an empty class.
+    # E, the number of empty classes in the merged state, and K - 1 places for an emptied class.
     num_empty = jnp.sum(empty) + ~move.is_split
     log_places = jnp.log(num_empty.astype(log_x.dtype)) - jnp.log(num_classes - 1.0)
     log_ratio = _log_ratio(move, weights, emptied, filled, alpha) + log_places
@@ -146,7 +166,7 @@ class _Emptied(NamedTuple):
     levels: Float[Array, " R"]
     """Log level probabilities of class b."""
     mass: Float[Array, ""] | float
-    """Mass M of class b."""
+    """M_b of the notes of `split_or_merge_classes`."""
     log_empty: Float[Array, ""]
     """Log weight of class b."""
     log_x: Float[Array, " K"]
@@ -181,7 +201,10 @@ def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights
 
 
 def _propose_empty(u, move, drawn, weights, classes, alpha, region, by_class) -> _Emptied:
-    """Draw a place for class b, and its weight as a stick of the mass of later places."""
+    """Draw a place for class b, and its weight x_b, with x_b / (x_b + later weights) a new stick.
+
+    The stick is Beta(1, alpha); the later weights are those of the classes behind class b.
+    """
     log_x, log_lambda = classes
     is_split, a, b = move.is_split, move.stays, move.other
     num_classes = log_x.size
@@ -215,7 +238,7 @@ def _propose_place(key, move, weights, log_x, alpha) -> _Filled:
 
 
 def _log_ratio(move, weights, emptied, filled, alpha):
-    """Log target of the split less that of the merge, and less the densities of parameters."""
+    """log T of the module's formula, without the factors E and K - 1 of the places."""
     log_weight = weights.log_weight
     log_split = log_weight[0] + log_weight[1] + jax.nn.logsumexp(filled.log_places)
     log_merged = (

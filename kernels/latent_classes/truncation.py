@@ -16,7 +16,7 @@ from bnp_models.kernels.variates.sticks import log_tail_sums
 
 
 class Tilt(NamedTuple):
-    """Dependence of the weights on the feasible masses F, given the gamma variates s.
+    """Dependence of the weights on the feasible masses F, given the variates of `stick_tilt`.
 
     The prior of the weights has the factor prod_k F_k^{-power_k} exp(-pull_k / F_k).
     """
@@ -70,7 +70,7 @@ def update_levels_truncated(
     sum_l b_l and A = n_k + c, the target is prod lambda_l^{b_l + n_l - 1} F^{-n_k - power}
     exp(-pull / F). A variate tau ~ Ga(c - s, 1 / F) turns it into prod lambda_l^{b_l + n_l - 1}
     F^{-A} exp(-y / F) F^{s - power} with y = tau + pull, for which Ga(b_l + n_l, m_l + y / A)
-    variates, normalised, are a Metropolis- Hastings proposal of weight exp(-y / F) (1 + y / (A
+    variates, normalised, are a Metropolis-Hastings proposal of weight exp(-y / F) (1 + y / (A
     F))^A F^{s - power}: nearly constant if n_k is large. s is the smaller of 1 and c / 2. If the
     variable has groups, c is the sum of the shapes of the highest groups, and proposal and weight
     are those of `GroupedBlock`.
@@ -152,7 +152,16 @@ def stick_tilt(
     tilt
         For `update_levels_truncated`.
     log_s
-        log S_k, S_k the cumulative sum of s, for `draw_observed_weights`.
+        log S_k for `draw_observed_weights`.
+
+    Notes
+    -----
+    Let q_k be the weights pi_k F_k, scaled so that they add up to a Ga(n, 1) variate, x_k = q_k /
+    F_k, and X_k = x_k + .. + x_K. The prior density of x is proportional to x_K^(alpha - 1)
+    X_1^-alpha prod_{k<K} 1 / X_k. Variates s_k ~ Ga(1, X_k) for k < K, of shape 1 + alpha for k =
+    1, turn this into x_K^(alpha - 1) prod_k exp(-S_k x_k) with S_k = s_1 + .. + s_k, so that
+    classes are independent. In terms of q and F, class k has pull S_k q_k and power 1, the last
+    class alpha.
     """
     dtype = log_pi.dtype
     num_classes = log_pi.size
@@ -161,7 +170,7 @@ def stick_tilt(
     log_e = loggamma_from_one(key, jnp.append(shape, num_records.astype(dtype)))
     log_q = log_e[-1] + log_rho - jax.nn.logsumexp(log_rho)
     log_s = log_e[:-1] - log_tail_sums(log_q - log_mass)
-    # X_K has no factor, because the last stick is not broken.
+    # s_K = 0: the density has no factor 1 / X_K, because the last stick is not broken.
     log_s = jnp.where(jnp.arange(num_classes) == num_classes - 1, -jnp.inf, log_s)
     log_cumulative = lax.cumlogsumexp(log_s)
     power = jnp.ones(num_classes, dtype).at[-1].set(alpha)
@@ -193,8 +202,8 @@ def draw_observed_weights(
 
     Notes
     -----
-    The weights among the feasible records are proportional to q_k ~ Ga(1 + n_k, 1 + S_k / F_k); the
-    last has shape n_K + alpha.
+    The weights pi_k F_k are proportional to q_k ~ Ga(1 + n_k, 1 + S_k / F_k); q_K of the last class
+    has the shape n_K + alpha.
     """
     members = class_counts.astype(log_mass.dtype)
     # Not computed as 1 + n + (alpha - 1), which rounds to 0 for small alpha.

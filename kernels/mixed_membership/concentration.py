@@ -1,4 +1,9 @@
-"""Gibbs updates of Dirichlet-process concentrations by data augmentation."""
+"""Updates of Dirichlet-process concentrations, and of the rate of their prior.
+
+Given the tables, they are Gibbs updates, by data augmentation where a conditional is not a gamma
+distribution. If the sample is truncated, or the labels of some records are summed out, they are
+Metropolis steps: random walks on the logarithm.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +17,7 @@ from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, uniform_index, word_pair, words
 
-# Standard deviations of successive random-walk steps of the logarithm.
+# Standard deviations of the steps of a random walk on a logarithm, which are tried in this order.
 _SCALES = (1.0, 0.3, 0.1, 0.03)
 
 
@@ -244,7 +249,7 @@ def seatless_shared_concentration(
         rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
         share = jax.nn.softmax(log_totals + more_tables * jnp.log(old), axis=0)
         gain = jnp.log1p(jnp.sum(share * jnp.expm1(more_tables * step), axis=0))
-        # All terms have the sign of the step.
+        # The gains of all cells have the sign of the step, so that their sum does not cancel.
         sign = jnp.sign(step)
         gains = sign * order_free_sum(
             jnp.where(records_of_cell > 0, sign * gain, 0) * records_of_cell
@@ -324,7 +329,7 @@ def rescale_concentrations(
     t = jnp.arange(1, num_items, dtype=dtype)[:, None]
     rising = jnp.sum(jnp.log1p(jnp.expm1(s) * alpha / (alpha + t)), axis=0) * weight
     extra_tables = jnp.sum((num_tables - 1) * weight).astype(dtype)
-    # All terms have the sign of s.
+    # The terms of `rising` all have the sign of s, so that their sum does not cancel.
     log_accept = (
         (extra_tables - prior.shape) * s
         - prior.rate * (new_rate - rate)

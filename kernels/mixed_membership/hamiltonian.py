@@ -223,7 +223,7 @@ class _Frame(NamedTuple):
     rest: Float[Array, ""]
     """Weight of all slots without a table."""
     free: Float[Array, " K"]
-    """Proportions of these slots."""
+    """Proportions in which the slots without a table share that weight."""
 
 
 class _Point(NamedTuple):

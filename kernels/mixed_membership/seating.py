@@ -44,9 +44,9 @@ class Seats(NamedTuple):
     slots: Int[Array, " S"]
     """Components (`kernels.mixed_membership.tables.choose_slots`)."""
     theta: Float[Array, "R S"]
-    """Their level probabilities, with each row multiplied by its own factor."""
+    """Level probabilities of these components, with each row multiplied by its own factor."""
     g0: Float[Array, " S"]
-    """Their weights."""
+    """Weights of these components."""
 
 
 class Cells(NamedTuple):

@@ -80,7 +80,12 @@ def split_or_merge(
 
 
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
-    """Log p(split) - log p(merged): partition of tables, Dirichlet-multinomial likelihoods."""
+    """log T of `kernels.splits.proposal`, with g_0 and theta integrated out.
+
+    T = alpha_0 Gamma(m_0) Gamma(m_1) / Gamma(m_0 + m_1) * L(c_0) L(c_1) / L(c_0 + c_1), with m_0
+    and m_1 the tables of the sides, and L the Dirichlet-multinomial likelihood of the items c of a
+    side.
+    """
     dtype = alpha0.dtype
     group = levels.group
     num_nodes = group.size

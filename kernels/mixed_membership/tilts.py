@@ -58,7 +58,7 @@ class Truncation(NamedTuple):
     """The factor P(F)^-n of the likelihood of a sample without infeasible records."""
 
     num_records: Int[Array, ""]
-    """n."""
+    """Number n of records of the sample."""
     weights: Float[Array, " Q"]
     """Result of `kernels.mixed_membership.urn_boxes.weights_by_size`."""
     feasible: UrnBoxes

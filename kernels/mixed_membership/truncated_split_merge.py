@@ -27,7 +27,7 @@ from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 from bnp_models.kernels.variates.rng import Keys
 
-# Number of slots without tables before and after a move.
+# Least number of other slots without tables, before and after a move.
 SPARE_SLOTS = 3
 
 
@@ -92,6 +92,11 @@ def split_or_merge_truncated(
     component takes the slot of the smallest atom without tables, which is lost, and an emptied one
     has no weight. This is negligible if `SPARE_SLOTS` other slots have no tables; otherwise the
     move is rejected.
+
+    T of `kernels.splits.proposal` is the product of three ratios, split state to merged state: that
+    of the levels' likelihood and prior divided by their proposal density (`evidence` in the code),
+    that of the weights' density divided by their proposal density (`of_weights`), and that of
+    P(F)^-n (`truncation`).
     """
     _, levels, tables, alpha0 = density
     theta, g0, totals = atoms

@@ -195,6 +195,33 @@ def log_possible(
     ------
     ValueError
         If the tables have no compositions.
+    """
+    joint = joint_probability(log_omega, log_phi, member)
+    of_household = household_probability(log_lambda, household)
+    log_size = log_pi + log_lambda[household.size_rows]
+    return log_possible_of(log_size, joint, of_household, rules, is_head)
+
+
+def log_possible_of(
+    log_size: Float[Array, "H F"],
+    joint: Float[Array, "R F"],
+    of_household: Float[Array, "B F"],
+    rules: HeadTables,
+    is_head: Bool[Array, " levels"] | None,
+) -> Float[Array, ""]:
+    """Log P(possible) of a household, given the probabilities that rules read.
+
+    Its derivatives by `joint` and `of_household` give expected numbers of members and of households
+    with these levels.
+
+    Parameters
+    ----------
+    log_size
+        Log weights of classes and sizes.
+    joint, of_household
+        As of `joint_probability` and `household_probability`.
+    rules, is_head
+        As for `log_possible`.
 
     Notes
     -----
@@ -205,19 +232,19 @@ def log_possible(
     allowed = rules.compositions
     if allowed is None:
         raise ValueError("log_possible: these rules have too many compositions for a closed form")
-    joint = _joint_probability(log_omega, log_phi, member)
-    of_household = _household_probability(log_lambda, household)
     of_head = _head_probability(joint, rules, is_head)
     good = rules.head_ok[:, :, None] * of_head * of_household[:, None]
-    of_size = jnp.exp(log_pi + log_lambda[household.size_rows])
+    of_size = jnp.exp(log_size)
     if is_head is not None:
         of_size = of_size * allowed.places[:, None]
     total = _sum_of_compositions(allowed, joint, of_size, good.shape)
     return jnp.log(jnp.sum(good * total))
 
 
-def _household_probability(log_lambda, household):
-    """(B, F) probability of each joint level of the variables that rules use, by class."""
+def household_probability(
+    log_lambda: Float[Array, "Q F"], household: Variables
+) -> Float[Array, "B F"]:
+    """Probability of each joint level of the household variables that rules use, by class."""
     one = jnp.ones_like(log_lambda[:1])
     return times_levels(one, jnp.exp(log_lambda), household.num_levels, household.read)
 
@@ -250,8 +277,10 @@ def _sum_of_compositions(allowed: Compositions, joint, of_size, shape):
     return lax.fori_loop(0, allowed.size.size, add, jnp.zeros(shape, joint.dtype))
 
 
-def _joint_probability(log_omega, log_phi, member):
-    """(R, F) probability of each joint level of the variables that rules use, by household class.
+def joint_probability(
+    log_omega: Float[Array, "F S"], log_phi: Float[Array, "R G S"], member: Variables
+) -> Float[Array, "R F"]:
+    """Probability of each joint level of the member variables that rules use, by household class.
 
     The sum over member classes is a matrix product of two tables, whose sizes are as equal as the
     order of variables allows.

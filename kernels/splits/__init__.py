@@ -1,4 +1,10 @@
-"""Proposals to split a component or class into two, or to merge two of them."""
+"""Proposals to split a component or class into two, or to merge two of them.
+
+Three moves use them: `kernels.latent_classes.split_merge`, `kernels.mixed_membership.split_merge`
+(weights and level probabilities integrated out), and
+`kernels.mixed_membership.truncated_split_merge` (under structural zeros). The formula of their
+acceptance is in `kernels.splits.proposal`.
+"""
 
 import pkgutil
 

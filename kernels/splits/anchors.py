@@ -15,9 +15,9 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 # chosen uniformly. Chains may miss splits of large components for a long time.
 SHARE_BY_SIZE = 0.5
 
-# Partners of a merge are proposed by its approximate log posterior ratio divided by the first
-# number. For the second share of the proposals they are chosen uniformly, so that every merge has a
-# fair chance to be proposed.
+# The partner of a merge is chosen with probability proportional to exp(approximate log posterior
+# ratio of the merge / PARTNER_TEMPERATURE). In a share EVEN_SHARE of the proposals it is chosen
+# uniformly instead, so that every merge has a fair chance to be proposed.
 PARTNER_TEMPERATURE = 4.0
 EVEN_SHARE = 0.1
 

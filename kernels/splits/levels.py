@@ -57,8 +57,11 @@ def propose_levels(
 
     Notes
     -----
-    The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
-    `kernels.latent_classes.truncation.update_levels_truncated`, with y at its expectation.
+    The levels of a variable are proposed as gamma variates divided by their sum. The variate of
+    level l has the shape b_l + n_l and the rate m_l + y / A, with b_l its prior shape, n_l its
+    count, m_l the feasible mass given the level, and A = sum_l (b_l + n_l). These are the proposals
+    of `kernels.latent_classes.truncation.update_levels_truncated`, where y is drawn; here y is its
+    expectation.
     """
     variable, shape, nodes = levels.variable, levels.shape[:, None], levels.count(counts)
     members = levels.at_nodes(sum_by_group(counts, variable, variable.size)[variable])
@@ -99,7 +102,10 @@ def propose_levels(
 
 
 def _log_rising_of_groups(grouped, shape, counts, members):
-    """Terms of the groups' members minus the terms of the groups, which the prior includes."""
+    """Sum over layers of `_log_rising` of the members' shapes minus that of the groups' own shapes.
+
+    The prior has the terms of the groups' own shapes; the proposal has those of the members.
+    """
     total = 0
     for layer in grouped.layers:
         within, counts = layer.totals(shape), layer.totals(counts)
@@ -111,9 +117,10 @@ def _log_rising_of_groups(grouped, shape, counts, members):
 
 
 def _log_rising(shape, counts, members):
-    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, without Stirling's large terms.
+    """Log Gamma(b + n) / Gamma(b) - n log N + n, with b the `shape`, n `counts` and N `members`.
 
-    With n = N it is the term of a total; the same large terms are left out of the level terms.
+    The large terms n log N - n of Stirling's formula are left out of levels and, with n = N, of
+    totals; they cancel, because the counts of levels add up to their total.
     """
     n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
     log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)
@@ -184,7 +191,7 @@ def weigh_side_levels(
 
 
 def _propose_and_weigh(key, of_sides, given, of_both, proposal, *of_levels) -> SideLevels:
-    """Draw levels of the sides from those of both, unless they are given, and weigh all three."""
+    """Draw levels of the sides from the merged ones, unless they are given; weigh all three."""
     items = proposal.items.astype(of_sides.dtype)
     all_items = jnp.sum(items, axis=1, keepdims=True)
     launch = jnp.broadcast_to(of_both, of_sides.shape)

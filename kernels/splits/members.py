@@ -50,7 +50,7 @@ class Records(eqx.Module):
     free: Int[Array, "... size"]
     """Number of affected records that are to be allocated: all except the anchors."""
     second: Int[Array, "... size"]
-    """Number of these that are in the second class of a merge."""
+    """Number of the records to be allocated that are in the second class of a merge."""
     first_anchor: Bool[Array, "... size"]
     """Whether one more record of the entry is the first anchor."""
     second_anchor: Bool[Array, "... size"]
@@ -116,7 +116,7 @@ class Records(eqx.Module):
         return jnp.where(is_split, drawn, self.second)
 
     def cost(self, side: Int[Array, " size"], odds: Float[Array, " size"]) -> Float[Array, " size"]:
-        """Minus the log probability of these sides, for distinguishable records."""
+        """Minus the log probability of allocating `side` records to side 1, each record by name."""
         of_0, of_1 = jax.nn.softplus(odds), jax.nn.softplus(-odds)
         return jnp.where(side > 0, side * of_1, 0) + jnp.where(
             self.free > side, (self.free - side) * of_0, 0

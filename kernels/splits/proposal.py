@@ -1,6 +1,23 @@
 """Data-dependent proposals to split a component into two, or to merge two components.
 
-They are parallel over records. The moves that use them decide about their acceptance.
+`propose_sides` makes a proposal, in parallel over records. The move that asks for it computes the
+target ratio T, and `Proposal.accepted` accepts or rejects. A split is accepted with probability
+min(1, A), and the merge that would undo it with probability min(1, 1 / A):
+
+    A = T c / q
+    T = p(split) / p(merged)
+    c = [f_s(a) / n_0] [r(b) / n_1] / ([f_m(a) / n] [1 / n])
+
+p is the posterior density of the state with the component split or merged; if a move proposes
+parameters too, each p is divided by the density with which these are proposed. q is the probability
+of this allocation of the tables to the sides, given the anchors (`Proposal.cost` is its parts). c
+is the probability of choosing the anchors of the merge divided by that of choosing the anchors of
+the split (`Proposal.log_choice`). f_s(a) and f_m(a) are the probabilities that the component of the
+first anchor is chosen, in the split and in the merged state (`anchors.first_probability`), and r(b)
+is the probability that the component of the second anchor is then chosen as its partner
+(`anchors.partner_probability`). The anchors are drawn uniformly among the n_0 and n_1 items of the
+sides in a merge, and both among all n = n_0 + n_1 items in a split. Two factors cancel: the number
+of items at an anchor's table, and one half, with which a split or a merge is tried.
 """
 
 from functools import partial
@@ -60,12 +77,12 @@ class Proposal(NamedTuple):
     labels: Any
     """Labels after the move, in the form that `after` of the members returns."""
     log_choice: Float[Array, ""]
-    """Log ratio of the probability of choosing the merge to that of choosing the split."""
+    """log c: see the formula of the module."""
     cost: Float[Array, "chunks size"]
-    """Minus the log probability of the sides given that choice, in terms to be added up."""
+    """Parts of -log q, to be added up: minus the log probability of the sides given the anchors."""
 
     def accepted(self, log_target: Float[Array, ""]) -> Bool[Array, ""]:
-        """Whether the move is accepted, given log p(split) - log p(merged), in its precision."""
+        """Whether the move is accepted, given `log_target` = log T, in the precision of log T."""
         minus_log_q = order_free_sum(self.cost, dtype=log_target.dtype)
         log_split = log_target + (minus_log_q + self.log_choice)
         return self.possible & (self.log_u < jnp.where(self.is_split, log_split, -log_split))
@@ -130,6 +147,7 @@ def propose_sides(
     in_0, in_1 = (jnp.sum(side).astype(dtype) for side in of_sides.items.T)
     together = with_sides(present, places, jax.tree.map(put_together, of_sides))
     of_first = [jnp.log(first_probability(x)[anchors.k_a]) for x in (apart, together)]
+    # log n^2 / (n_0 n_1). Several items of each record multiply all three numbers alike.
     of_items = 2 * jnp.log(in_0 + in_1) - jnp.log(in_0) - jnp.log(in_1)
     num_records = members.rows.shape[-1]
     return Proposal(
@@ -187,7 +205,8 @@ def _contrast(anchors: Anchors, chunks: _Chunks, items, members):
 def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
     """Log odds of side 1 of each item's table of a chunk, given the other tables.
 
-    Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
+    `side_1` and `whole` have the weighted items of each row and the weighted tables of side 1 and
+    of both sides, in units of 1 / unit.
     """
     dtype = chunks.levels.shape.dtype
     sides = jax.tree.map(
@@ -262,7 +281,7 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
 
 
 def _launch_from(shaping: Items | Records, levels: Levels, contrast) -> _Odds:
-    """Compute a launch state from these records; padding has no effect."""
+    """Compute a launch state from the records of `shaping`; padding has no effect."""
     dtype = contrast.dtype
     first, second = shaping.anchored
     inside, number, has_tables = shaping.weights
@@ -320,7 +339,7 @@ def _product(x, y):
 
 
 def _added_up(x, y):
-    """The same product by multiplication and summation; a round then needs two launches."""
+    """Result of `_product`, by multiplication and summation; a round then needs two launches."""
     return jnp.sum(x * y, axis=-1)
 
 

@@ -20,7 +20,7 @@ import pytest
 from commands import one_line, untimed
 
 import bnp_models as bnp
-from bnp_models.cli import datasets, runs
+from bnp_models.cli import datasets, parts, runs
 from bnp_models.cli import risk as cli_risk
 from bnp_models.cli.main import main
 from bnp_models.data.source import file_digest
@@ -557,7 +557,7 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
     assert "--keep-missing" in missing and "--resume" in stopped
     assert [path.name for path in out.iterdir()] == ["checkpoint"]
     with monkeypatch.context() as patch:
-        patch.setattr(datasets, "level_margins", interrupt)
+        patch.setattr(datasets, "margins_of_files", interrupt)
         assert main([*arguments, "--resume"]) == 130
     # What an earlier call left of more data sets is not this one's.
     (out / "synthetic_6.csv").touch()
@@ -750,12 +750,13 @@ def test_a_run_goes_on_until_it_has_converged(until_done, small, files, capsys):
     assert "finished run with other" in one_line(capsys)
 
 
-def test_without_draws_a_run_has_a_target(files, tmp_path, capsys):
-    """It says how long the target would have taken."""
+def test_without_draws_a_run_has_a_target(files, tmp_path, capsys, monkeypatch):
+    """It says how long the target would have taken; minutes by default leave the first draws."""
+    monkeypatch.setattr(parts, "DEFAULT_MINUTES", 0.0001)
     out = tmp_path / "out"
     data = [str(files / "sample.csv"), "--levels", str(files / "levels.csv")]
     few = ["--population-size", "20000", "--model", "nplcm", "--chains", "2", "--warmup", "10"]
-    many = ["--components", "6", "--until-ess", "1000000000", "--max-minutes", "0.0001"]
+    many = ["--components", "6", "--until-ess", "1000000000"]
     assert main(["risk", *data, *few, *many, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "allow more minutes (--max-minutes: about " in printed
@@ -765,7 +766,10 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("needed", "words"),
-    [(3.2, "; the run probably needs about 3 minutes in all"), (None, "")],
+    [
+        ((1.6, 6.4), "; the run probably needs about 2 to 6 minutes in all"),
+        (None, "; it is too early to say how long the run will take"),
+    ],
 )
 def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
     """Of the draws alone, and only then of what is evaluated of them."""
@@ -794,18 +798,27 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch)
     assert target(run) and len(said) == 2
 
 
-def test_minutes_that_are_used_up_and_more_of_them(until_done, files, tmp_path, capsys):
+def test_minutes_that_are_used_up_and_more_of_them(
+    until_done, files, tmp_path, capsys, monkeypatch
+):
     out = tmp_path / "out"
-    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001")) == 0
+    # The minutes that are asked for end the first draws too.
+    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001")) == 1
+    message = one_line(capsys)
+    assert "there are no results yet" in message and not out.exists()
+    assert message.endswith("; repeat the command with --resume and more --max-minutes\n")
+    monkeypatch.setattr(parts, "MAX_MINUTES", 0.00001)
+    assert main(risk_arguments(files, out, *UNTIL)) == 0
     printed = capsys.readouterr().out
     assert "warning: stopped after 1e-05 minutes: " in printed
     assert "to go on: repeat the command with --resume and more --max-minutes" in printed
     risk = json.loads((out / "risk.json").read_text())
     assert risk["stopping"]["draws"] == 30 and not risk["stopping"]["reached"]
     assert risk["warnings"][0].startswith("stopped after 1e-05 minutes: ")
-    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001", "--resume")) == 0
+    assert main(risk_arguments(files, out, *UNTIL, "--resume")) == 0
     assert "is complete" in capsys.readouterr().out
-    assert main(risk_arguments(files, out, *UNTIL, "--resume", "--quiet")) == 0
+    more = ["--max-minutes", "60", "--resume", "--quiet"]
+    assert main(risk_arguments(files, out, *UNTIL, *more)) == 0
     assert untimed(out) == untimed(until_done)
     for name in ("records.csv", "posterior.nc"):
         assert (out / name).read_bytes() == (until_done / name).read_bytes()

@@ -49,7 +49,8 @@ def test_what_a_command_does_not_offer_has_a_value_of_its_own():
     risk, synthesize, evaluate = map(command_of, ("risk", "synthesize", "evaluate"))
     assert risk.data.takes_id and not synthesize.data.takes_id
     assert synthesize.output.keep_parameters and not risk.output.keep_parameters
-    assert risk.fit.households.head is None and synthesize.fit.households.head == "auto"
+    protect = command_of("protect")
+    assert protect.fit.households.head is None and synthesize.fit.households.head == "auto"
     assert evaluate.data.allow_identifying and not risk.data.allow_identifying
 
 

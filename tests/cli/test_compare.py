@@ -1,6 +1,8 @@
 """``bnp-models compare``, and the coarser keys of ``bnp-models risk``."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 from commands import one_line
@@ -8,6 +10,7 @@ from pages import check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
+from bnp_models.inference import driver
 
 SHORT = ["--chains", "2", "--warmup", "30", "--draws", "20"]
 MODELS = "nplcm:components=4,nplcm:components=4:level-prior=uniform"
@@ -60,6 +63,32 @@ def test_compare(csv, tmp_path, capsys, monkeypatch):
         assert name in words_of(page)
     assert main(compare_arguments(csv, out, "--resume")) == 0
     assert "is complete" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_a_comparison_goes_on_with_more_minutes(csv, tmp_path, capsys, monkeypatch):
+    """By this clock each block of sweeps, soon of one sweep, and each compilation take a second."""
+    clock = itertools.count()
+    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    assert main(compare_arguments(csv, out, "--max-minutes", "0.01")) == 1
+    assert "there are no results yet" in capsys.readouterr().err and not out.exists()
+    # A run of all draws takes 40 seconds.
+    assert main(compare_arguments(csv, out, "--max-minutes", str(4 * 31 / 60))) == 0
+    said = capsys.readouterr().out
+    assert said.count("warning: nplcm") == 4 and said.endswith("more --max-minutes\n")
+    short = json.loads((out / "compare.json").read_text())
+    for one in short["models"].values():
+        told = [sentence for sentence in one["warnings"] if "stopped after" in sentence]
+        assert "of at least 20 draws of each chain" in told[0] and "of 20 draws each" in told[1]
+    assert main(compare_arguments(csv, out, "--max-minutes", "60", "--resume")) == 0
+    assert "stopped" not in capsys.readouterr().out
+    assert main(compare_arguments(csv, whole)) == 0
+    found = [json.loads((folder / "compare.json").read_text()) for folder in (out, whole)]
+    for document in found:
+        for one in document["models"].values():
+            del one["seconds"]
+    assert found[0] == found[1] != short and not (out / "checkpoint").exists()
 
 
 @pytest.mark.parametrize(

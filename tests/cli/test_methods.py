@@ -62,8 +62,16 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
     run = json.loads((out / "run.json").read_text())
     assert run["method"] == method and len(run["bins"]["age"]) in range(8, 13)
     assert "N" in run["bins"]["income"]
+    # What the files take from the chains is judged; they say nothing of population uniques.
+    margins = [name for name in run["diagnostics"] if name.startswith("margin ")]
+    assert len(margins) == 3
+    assert all(x.endswith(" in the files") == (method == "calibrated") for x in margins)
+    assert ("log_likelihood" in run["diagnostics"]) == (model != "hdp" and method != "calibrated")
+    assert "tau" not in said and "tau_1" not in json.dumps(run["warnings"])
     page = (out / "report.html").read_text()
     assert Page(page).open == []
+    assert "drawn within bins" in page and "τ₁" not in page
+    assert ("take 20% of a margin from the chains" in page) == (method == "calibrated")
     assert "drawn within bins" in page and "Not assessed: what an intruder learns" in page
     assert ("be near to the model" in page) == (method != "predictive")
     assert ("With <code>--posterior</code> it also" in page) == (method == "predictive")

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 import bnp_models as bnp
 from bnp_models.comparison.comparison import held_out_log_probability
+from bnp_models.inference.run import AllDraws
 from bnp_models.inference.trace import Settings
 
 NUM_LEVELS = (2, 3)
@@ -82,9 +83,15 @@ def compared(monkeypatch):
     """
     fitted, predicted = [], []
 
-    def sample(model, table, **options):
-        fitted.append(SimpleNamespace(model=model, table=table, **options))
-        return fitted[-1]
+    def sample(model, table, *, until, **options):
+        minutes = options.get("max_minutes")
+        run = SimpleNamespace(
+            model=model, table=table, until=None, asked=until,
+            seconds={"draws": 30.0, "checks": 30.0},
+        )  # fmt: skip
+        vars(run).update(options, max_minutes=minutes)
+        fitted.append(run)
+        return run
 
     def held_out_log_probability(run, codes):
         predicted.append((run, codes))
@@ -150,3 +157,22 @@ def test_the_key_chooses_what_is_held_out(compared):
         done = compared(one, key=jax.random.key(seed), folds=1)
     first, again, other = (codes.tolist() for _, codes in done.predicted)
     assert first == again != other
+
+
+def test_runs_share_the_minutes_that_are_left(compared):
+    """Each of four runs takes a minute: the first may take a quarter of six, the last the rest."""
+    one = {"nplcm": MODELS["nplcm"]}
+    done = compared(one, max_minutes=6, num_samples=7)
+    assert [run.max_minutes for run in done.fitted] == pytest.approx([6 / 4, 5 / 3, 4 / 2, 3])
+    assert {run.asked for run in done.fitted} == {AllDraws(7)}
+    done.fitted.clear()
+    done = compared(one, max_minutes=2.5)
+    assert [run.max_minutes for run in done.fitted[:3]] == pytest.approx(
+        [2.5 / 4, 1.5 / 3, 0.5 / 2]
+    )
+    # Nothing is left, which is not the same as no limit.
+    assert 0 < done.fitted[3].max_minutes < 1e-6
+    done.fitted.clear()
+    assert {run.max_minutes for run in compared(one).fitted} == {None}
+    with pytest.raises(ValueError, match="max_minutes must be positive"):
+        compared(one, max_minutes=0)

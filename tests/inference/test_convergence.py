@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -511,14 +512,22 @@ def test_a_run_that_used_up_its_minutes_says_so(chains):
     assert bnp.diagnose(until(good, lambda run: True), good_risk).warnings == []
 
 
-def test_records_in_the_last_class(chains):
+@pytest.mark.parametrize(("extra", "warned"), [(-1, False), (1, True)])
+def test_records_in_the_last_class(chains, extra, warned):
+    """Single records say nothing; more of them than sqrt(n) / 2, on average, may change results."""
     run, risk = chains()
     last = np.zeros((4, 500), int)
+    last[2, 7] = 3
     full = dataclasses.replace(run, model=bnp.TNPLCM(), draws=run.draws | {"last_class": last})
     assert bnp.diagnose(full, risk).warnings == []
-    last[2, 7] = 3
+    n = run.table.n
+    mean = math.sqrt(n) / 2 + extra
+    last[:] = np.random.default_rng(1).poisson(mean - 0.02, last.shape)
     sentences = bnp.diagnose(full, risk).warnings
-    assert len(sentences) == 1 and "--components" in sentences[0] and " 3 records" in sentences[0]
+    assert len(sentences) == warned
+    if warned:
+        said = f"on average, {last.mean():,.0f} of {n:,} records are in the last class"
+        assert said in sentences[0] and "--components" in sentences[0]
 
 
 def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import bnp_models as bnp
 from bnp_models.inference import convergence
 from bnp_models.inference.run import Until
-from bnp_models.inference.warnings import run_warnings
+from bnp_models.inference.warnings import in_minutes, run_warnings
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
 
@@ -74,8 +75,8 @@ def test_quantities_of_a_target_that_fall_short_are_told(small):
 
 
 def test_minutes_that_are_needed(small):
-    """Ten times the draws; a third more where the first quarter of them will be let go."""
-    values = np.random.default_rng(1).normal(size=(2, 100))
+    """About ten times the draws; a third more where the first quarter of them will be let go."""
+    values = np.random.default_rng(1).normal(size=(2, 400))
     figures = convergence.figures_of(values)
     least = 10 * min(figures["ess_bulk"], figures["ess_tail"])
     settings = small.run.settings
@@ -84,7 +85,57 @@ def test_minutes_that_are_needed(small):
     for now, minutes in ((settings, 4 / 3 * 10 * 3), (later, 10 * 3)):
         until = Until(bnp.Converged(1.5, least), 1.0, settings)
         judged = dataclasses.replace(run, until=until, settings=now)
-        assert bnp.results.Diagnosis({"x": values}, judged).minutes_needed == pytest.approx(minutes)
+        low, high = bnp.results.Diagnosis({"x": values}, judged).minutes_needed
+        assert high == pytest.approx(4 * low) and high / 2 == pytest.approx(minutes, rel=0.1)
+        # No run takes less than it has taken.
+        near = dataclasses.replace(
+            judged, until=Until(bnp.Converged(1.5, least / 9), 1.0, settings)
+        )
+        assert bnp.results.Diagnosis({"x": values}, near).minutes_needed[0] >= 3
+    stuck = values + 50 * np.arange(2)[:, None]
+    assert bnp.results.Diagnosis({"x": stuck}, judged).minutes_needed is None
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [((0.1, 0.4), "about 1"), ((4.6, 18.4), "about 5 to 18"), ((96.0, 384.0), "about 100 to 400")],
+)
+def test_forecasts_in_words(minutes, words):
+    assert in_minutes(minutes) == words
+
+
+def test_a_forecast_does_not_jump():
+    """Chains that need about the same: forecasts differ less than the figures of all draws do."""
+    rng = np.random.default_rng(3)
+    target = bnp.Converged(1.001, 1e5)
+    once, smoothed = [], []
+    for _ in range(40):
+        draws = {"x": rng.normal(size=(4, 400)) + 0.15 * rng.normal(size=(4, 1))}
+        figures = convergence.figures_by_name(draws)
+        once.append(np.log(target.draws_needed(draws, figures)))
+        smoothed.append(np.log(target.forecast(draws, figures, convergence.figures_by_name)[1]))
+    assert np.std(smoothed) < 0.95 * np.std(once)
+
+
+def test_files_that_take_a_part_of_a_margin_from_the_chains(small):
+    """By hand: a fifth of the margins, whose mean differs between chains, and no other quantity."""
+    values = np.random.default_rng(1).normal(size=(4, 300))
+    apart = values + 0.3 * np.arange(4)[:, None]
+    whole = convergence.figures_of(apart)
+    assert whole["rhat"] > 1.05
+    margins = SimpleNamespace(share=0.2, warnings=lambda: [])
+    names = ("margin a=1 in the files", "components", "alpha")
+    diagnosis = bnp.results.Diagnosis(dict.fromkeys(names, apart), None, margins)
+    found, other = diagnosis.figures[names[0]], diagnosis.figures["components"]
+    assert other == whole
+    assert found["rhat"] ** 2 - 1 == pytest.approx((whole["rhat"] ** 2 - 1) / 25)
+    assert found["ess_bulk"] == pytest.approx(min(25 * whole["ess_bulk"], apart.size))
+    assert diagnosis.warnings == []
+    # Chains that differ so much that it is seen in a fifth are not passed over.
+    far = dict.fromkeys(names, values + 3 * np.arange(4)[:, None])
+    assert "not converged" in bnp.results.Diagnosis(far, None, margins).warnings[0]
+    margins.share = 1.0
+    assert "not converged" in bnp.results.Diagnosis(diagnosis.draws, None, margins).warnings[0]
 
 
 def test_columns_and_labels_that_are_not_what_they_seem(small):

@@ -16,6 +16,7 @@ import xarray as xr
 import bnp_models as bnp
 from bnp_models.inference import chunks, driver, sampling
 from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
+from bnp_models.inference.run import AllDraws
 
 SETTINGS = {"num_chains": 2, "num_warmup": 15, "num_samples": 10, "thin": 2}
 
@@ -258,8 +259,8 @@ def test_the_time_of_checks_counts(small, monkeypatch):
 
 
 def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
-    """The first draws are made all the same; it stops where no target would have it stop."""
-    first = run_until(small.table, after(1000), max_minutes=1e-9)
+    """It stops where no target would have it stop, the first draws being asked for in any case."""
+    first = run_until(small.table, after(1000), max_minutes=1e-9, finish_first=True)
     same_run(first, run(small.table, num_samples=3))
     used = sum(first.seconds.values())
     again = bnp.extend(first, 10**5, max_seconds=used + 1, chunk_sweeps=1)
@@ -270,6 +271,56 @@ def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
         run_until(small.table, after(1), max_minutes=0)
     with pytest.raises(ValueError, match="resume is only for a run with a checkpoint"):
         run(small.table, resume=True)
+    with pytest.raises(ValueError, match="finish_first are only for a run with a target"):
+        run(small.table, finish_first=False)
+
+
+@pytest.fixture
+def one_second(monkeypatch):
+    """A clock by which every chunk of sweeps takes one second, and so does each compilation."""
+    clock = itertools.count()
+    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+
+
+SLOW = {"num_samples": 30, "chunk_sweeps": 1}
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_minutes_end_the_first_draws_too(small, tmp_path, one_second, every):
+    """What was made until then is judged; with more minutes the draws are those of one run."""
+    options = SLOW | {"checkpoint": tmp_path / "c", "parameters_every": every}
+    short = run_until(small.table, AllDraws(30), max_minutes=55 / 60, **options)
+    made = short.settings.num_samples
+    assert 16 <= made < 20 and 55 <= sum(short.seconds.values()) < 58
+    assert short.settings.num_discarded == 0 and short.settings.num_arrays == made // every
+    same_run(short, run(small.table, num_samples=made, parameters_every=every))
+    told = f"stopped after 0.916667 minutes, with {made} of at least 30 draws of each chain; allow"
+    assert any(sentence.startswith(told) for sentence in bnp.diagnose(short).warnings)
+    longer = run_until(small.table, AllDraws(30), max_minutes=10, resume=True, **options)
+    assert not any(sentence.startswith("stopped") for sentence in bnp.diagnose(longer).warnings)
+    same_run(longer, run(small.table, num_samples=30, parameters_every=every))
+
+
+@pytest.mark.parametrize(("every", "seconds"), [(1, 10), (1, 20), (4, 40)])
+def test_minutes_that_end_before_there_are_draws_to_judge(
+    small, tmp_path, one_second, every, seconds
+):
+    """In the warm-up, or before four draws have their arrays; nothing is lost."""
+    options = SLOW | {"checkpoint": tmp_path / "c", "parameters_every": every}
+    first = 15 + 2 * 4 * every
+    with pytest.raises(bnp.OutOfTime, match=f"of the {first} that the warm-up and") as caught:
+        run_until(small.table, after(1), max_minutes=seconds / 60, **options)
+    swept = int(str(caught.value).split("at sweep ")[1].split()[0])
+    assert seconds - 4 <= swept < seconds and "take about 1 minute" in str(caught.value)
+    longer = run_until(small.table, after(1), max_minutes=10, resume=True, **options)
+    same_run(longer, run(small.table, num_samples=30, parameters_every=every))
+
+
+def test_minutes_that_compilation_takes(small, one_second):
+    with pytest.raises(bnp.OutOfTime, match="at sweep 0 of the 23"):
+        run_until(small.table, after(1), max_minutes=0.01, **SLOW)
+    whole = run_until(small.table, after(1), max_minutes=0.01, finish_first=True, **SLOW)
+    assert whole.settings.num_samples == 30
 
 
 def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monkeypatch):
@@ -304,7 +355,7 @@ def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monke
 
 def test_more_minutes_go_on_where_fewer_ended(small, tmp_path):
     options = {"checkpoint": tmp_path / "c"}
-    short = run_until(small.table, after(49), max_minutes=1e-9, **options)
+    short = run_until(small.table, after(49), max_minutes=1e-9, finish_first=True, **options)
     assert short.settings.num_samples == 3
     longer = run_until(small.table, after(49), resume=True, **options)
     same_run(longer, later_draws(run(small.table, num_samples=9, thin=8)))

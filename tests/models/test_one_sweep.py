@@ -30,7 +30,10 @@ FLAT = {"components": 3, "a": 1.0, "b": 1.0, "split_merge_every": 2}
 MISSING = ([0, 0, 1, 2], [0, 1, 2, 0])
 
 TWO = [("own", [("head", "0"), ("other", "1")]), ("rent", [("head", "1"), ("other", "0")])] * 2
-NESTED = {"components": 3, "member_components": 3, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
+NESTED = {
+    "components": 3, "member_components": 3, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0,
+    "member_classes": "nested",
+}  # fmt: skip
 ONE_HEAD = Rules([exactly(1, person(role="head"))])
 NO_TWO_OLD = Rules([at_most(1, aged(3))])
 
@@ -46,9 +49,7 @@ def classes(model, **data):
 
 
 def nested(rules=None, head=None, **options):
-    return lambda: households(
-        NDPMPM(**NESTED, **options), tiny_households(TWO, head, ages=4), rules
-    )
+    return lambda: households(NDPMPM(**NESTED | options), tiny_households(TWO, head, ages=4), rules)
 
 
 ZEROS = {"conditions": CONDITIONS}
@@ -93,6 +94,17 @@ CASES = {
     "ndpmpm, rules": nested(NO_TWO_OLD, level_prior="uniform"),
     "ndpmpm, head, groups": nested(
         ONE_HEAD, ("role", "head"), groups={"age": AGE_GROUPS}, level_prior="uniform"
+    ),
+    "ndpmpm, shared, ordered": nested(ordered=("age",), member_classes="shared"),
+    "ndpmpm, shared, rules": nested(
+        NO_TWO_OLD, level_prior="uniform", member_classes="shared", beta=0.7
+    ),
+    "ndpmpm, shared, head, groups": nested(
+        ONE_HEAD,
+        ("role", "head"),
+        groups={"age": AGE_GROUPS},
+        level_prior="uniform",
+        member_classes="shared",
     ),
     "ndpmpm, sizes given": nested(
         NO_TWO_OLD, ordered=("age",), sizes="given", level_prior="uniform"

@@ -64,9 +64,10 @@ def test_an_array_is_no_hyperparameter(several):
 
 @pytest.mark.parametrize("model", COUNTS)
 def test_a_model_shows_all_its_options(model):
-    shown = repr(model(a=jnp.array(1.5)))
-    for name, one in options_of(model).items():
-        value = "1.5" if name == "a" else repr(one.default)
+    made = model(a=jnp.array(1.5))
+    shown = repr(made)
+    for name in options_of(model):
+        value = "1.5" if name == "a" else repr(vars(made)[name])
         assert f"{name}={value}" in " ".join(shown.split())
 
 
@@ -99,4 +100,15 @@ def test_every_field_is_an_option_and_in_the_docstring(model):
     }
     assert options.keys() <= {name.strip() for name in named}
     assert all(vars(model())[name] == one.default for name, one in options.items()
-               if name not in ("ordered",))  # fmt: skip
+               if name not in ("ordered", "member_components"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [({}, 40), ({"member_classes": "nested"}, 15), ({"member_components": 3}, 3)],
+)
+def test_default_number_of_member_classes(options, number):
+    model = bnp.NDPMPM(**options)
+    assert model.member_components == number
+    assert model.member_classes == options.get("member_classes", "shared")
+    assert number not in jax.tree.leaves(model)

@@ -15,7 +15,7 @@ from bnp_models.inference.trace import Settings
 from bnp_models.risk import missing_keys
 from bnp_models.risk.evaluator import cell_probabilities, record_risks
 from bnp_models.risk.missing_keys import matching_records
-from bnp_models.risk.sums import RiskSums
+from bnp_models.risk.taus import RiskSums
 
 SCHEMA = bnp.Schema(("age", "sex", "town"), (("young", "middle", "old"), (0, 1), tuple("abcd")))
 NUM_LEVELS = SCHEMA.num_levels

@@ -17,7 +17,7 @@ from bnp_models.risk.evaluator import (
     draw_joining,
     record_risks,
 )
-from bnp_models.risk.sums import _unbiased_risks
+from bnp_models.risk.taus import _unbiased_risks
 
 
 @pytest.mark.parametrize("num_new", [0, 1, 37, 2000])

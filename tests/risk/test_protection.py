@@ -203,7 +203,7 @@ def test_with_the_layer_for_ties_they_are_those_of_the_same_cells(run, fine):
     table, mask, risks = run.table, masked(), risks_of(run, ties=True)
     found = _file_risk(risks, merged(table).coarsening, mask, 0.0)
     sharing, q = by_hand(table.codes, fine, GROUPS, mask)
-    r1, _ = risks._tied.record_risks(np.log(np.minimum(q, 1)), POPULATION - N)
+    r1, _ = risks._overdispersion.record_risks(np.log(np.minimum(q, 1)), POPULATION - N)
     np.testing.assert_allclose(found.r1, r1.mean(axis=0) * (sharing == 1), atol=1e-6, rtol=1e-3)
 
 

@@ -12,7 +12,7 @@ import bnp_models as bnp
 from bnp_models.risk.evaluator import record_risks
 from bnp_models.risk.overdispersion import Overdispersion
 from bnp_models.risk.reciprocals import expected_reciprocal
-from bnp_models.risk.sums import shared_risks
+from bnp_models.risk.taus import shared_risks
 
 
 @pytest.mark.parametrize("f", [1, 2, 5, 60, 3000])

@@ -19,6 +19,26 @@ def test_margins_are_named_and_thinned(latent):
     np.testing.assert_array_equal(few.draws, margins.draws[:, ::3])
 
 
+def test_margins_of_files_that_are_not_computed_exactly(latent, monkeypatch):
+    """They are those of simulated samples, for files that are calibrated, and nearly the exact."""
+    run, exact = latent.run, latent.margins.draws
+    assert margins_of_levels.margins_of_files(run).share == 1
+    found = margins_of_levels.margins_of_files(run, 0.2)
+    np.testing.assert_array_equal(found.draws, exact)
+    assert found.share == 0.2
+    monkeypatch.setattr(margins_of_levels, "level_margins", lambda run, share: None)
+    assert margins_of_levels.margins_of_files(run) is None
+    made = margins_of_levels.margins_of_files(run, 0.2)
+    assert made.names == latent.margins.names and made.draws.shape == exact.shape
+    n = run.table.n
+    z = (made.draws - exact) / np.sqrt(exact * (1 - exact) / n + 1e-12)
+    assert abs(z.mean()) < 0.1 and 0.8 < z.std() < 1.2
+    # Each chain's are its own.
+    wrong = (made.draws[::-1] - exact) / np.sqrt(exact * (1 - exact) / n + 1e-12)
+    assert wrong.std() > z.std() + 0.1
+    assert {name.endswith(" in the files") for name in made.monitored(run)} == {True, False}
+
+
 HOUSEHOLDS = [
     ("own", [("head", "0"), ("other", "1")]), ("rent", [("head", "1")]),
     ("rent", [("head", "0"), ("other", "0")]), ("own", [("head", "2"), ("other", "2")]),

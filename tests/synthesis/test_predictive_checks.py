@@ -57,10 +57,15 @@ def test_a_sample_of_the_model_fits(latent, simulated):
 
 
 def test_records_in_clumps_and_records_spread_out_are_seen(latent, simulated):
-    """With the direction in which tau_1 is wrong."""
+    """With the direction in which tau_1 is wrong, or in which synthetic files differ."""
     clumps = np.repeat(simulated[: NUM_RECORDS // 2], 2, axis=0)
-    (sentence,) = bnp.predictive_checks(run_on(latent, clumps)).warnings()
-    assert "expects more sample uniques" in sentence and "probably too high" in sentence
+    checks = bnp.predictive_checks(run_on(latent, clumps))
+    (sentence,) = checks.warnings()
+    assert (
+        "expects more sample uniques" in sentence and "tau_1, tau_2 and records' risks" in sentence
+    )
+    (of_files,) = checks.warnings(of_files=True)
+    assert "the files have more unique records than" in of_files and "tau" not in of_files
     every_cell = np.array(list(itertools.product(*map(range, NUM_LEVELS))))
     (sentence,) = bnp.predictive_checks(run_on(latent, every_cell)).warnings()
     assert "expects fewer sample uniques" in sentence and "probably too low" in sentence

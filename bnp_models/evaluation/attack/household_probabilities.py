@@ -1,4 +1,4 @@
-"""Probabilities of changed households and of files of households under each draw of NDPMPM."""
+"""Probabilities of changed households under each draw of NDPMPM."""
 
 from functools import partial
 from typing import NamedTuple
@@ -8,21 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.kernels.attack.importance import log_neighbours
-from bnp_models.kernels.nested.members import (
-    log_member_probability,
-    merge_plan,
-    merged_rows,
-    merged_tables,
-    sum_by_household,
-)
-from bnp_models.kernels.nested.parameters import log_class_weights, tables_of
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.models.nested.predictions import simulate_possible
-from bnp_models.models.nested.state import NESTED
-from bnp_models.models.nested.sweep import log_feasible_of
-
-# Households simulated for each draw and size to estimate P(possible), if it has no closed form.
-SIMULATED = 2**13
 
 
 class CodedHouseholds(NamedTuple):
@@ -186,100 +172,3 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     if level_rows is not None:
         log_p = jnp.take_along_axis(log_p, level_rows[:, None], axis=2)
     return log_p.reshape(num_records, -1)
-
-
-@partial(jax.jit, static_argnames=("blocks", "num_levels"))
-def log_households(draws, household_rows, members, index, blocks, num_levels):
-    """Evaluate the probability of every household, size included, before truncation.
-
-    Parameters
-    ----------
-    draws
-        Parameters of the draws.
-    household_rows
-        (n, q + 1) row of lambda of each household's level of each variable; the size is the last.
-    members, index
-        (p, U) codes of the distinct members, and (N,) index of each member among them.
-    blocks
-        (members, households) of each size; static.
-    num_levels
-        Levels of the members' variables; static.
-
-    Returns
-    -------
-    log_p
-        (draws, n).
-    """
-    plan = merge_plan(num_levels)
-    rows = merged_rows(members, num_levels, plan)
-
-    def one(draw):
-        tables = merged_tables(jnp.exp(draw["log_phi"]), num_levels, plan)
-        log_member = log_member_probability(tables, jnp.exp(draw["log_omega"]), rows)
-        total = draw["log_pi"] + sum_by_household(log_member[index], blocks)
-        for k in range(household_rows.shape[1]):
-            total = total + draw["log_lambda"][household_rows[:, k]]
-        return jax.nn.logsumexp(total, axis=1)
-
-    with jax.named_scope("likelihood_of_files"):
-        return jax.lax.map(one, draws)
-
-
-@jax.jit
-def log_possible_by_size(draws, data, key):
-    """Evaluate the probability that a household has each size and is possible.
-
-    Parameters
-    ----------
-    draws
-        Parameters of the draws, and "number" of each.
-    data
-        The sample, of which rules and sizes are used.
-    key
-        Key of the simulation, if there is no closed form under the rules.
-
-    Returns
-    -------
-    log_p
-        (draws, H), in closed form or estimated.
-    """
-    each = jnp.eye(len(data.blocks), dtype=bool)
-    size_rows = data.household.size_rows
-
-    def one(draw):
-        log_size = draw["log_lambda"][size_rows]
-        if data.closed_form:
-            of_size = partial(_log_possible_of_size, draw, data, log_size)
-            return jax.vmap(of_size)(each)
-        return _log_possible_by_simulation(draw, data, log_size, key)
-
-    with jax.named_scope("log_possible"):
-        return jax.lax.map(one, draws)
-
-
-def _log_possible_of_size(draw, data, log_size, of_size):
-    """Log probability that a household has one size and is possible, in closed form."""
-    log_pi, log_omega, log_lambda, log_phi = (draw[name] for name in NESTED)
-    alone = jnp.where(of_size[:, None], log_size, -jnp.inf)
-    log_lambda = log_lambda.at[data.household.size_rows].set(alone)
-    return log_feasible_of(log_pi, log_omega, log_lambda, log_phi, data)
-
-
-def _log_possible_by_simulation(draw, data, log_size, key):
-    """(H,) log probability that a household has each size and is possible, estimated."""
-    sizes = tuple(members for members, _ in data.blocks)
-    parameters = [draw[name] for name in NESTED]
-    tables = tables_of(*parameters, data.household, data.member, data.head)
-    log_weight = log_class_weights(tables, log_size, sizes, data.head is not None)
-    new, possible = simulate_possible(
-        jax.random.fold_in(key, draw["number"]),
-        draw,
-        data,
-        jnp.full(len(sizes), 1 / len(sizes)),
-        SIMULATED * len(sizes),
-    )
-    tried = jax.ops.segment_sum(new.used.astype(float), new.size, num_segments=len(sizes))
-    good = jax.ops.segment_sum(possible.astype(float), new.size, num_segments=len(sizes))
-    # If no household was possible, half a household is counted, so that the logarithm is finite.
-    share = jnp.maximum(good, 0.5) / jnp.maximum(tried, 1)
-    return jax.nn.logsumexp(log_weight, axis=1) + jnp.log(share)

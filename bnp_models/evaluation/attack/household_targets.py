@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.compositions import compositions_of
 from bnp_models.data.households import Households
 from bnp_models.evaluation.attack.household_probabilities import (
     CodedHouseholds,
     log_household_ratios,
-    log_households,
-    log_possible_by_size,
 )
 from bnp_models.evaluation.attack.targets import (
     Draws,
@@ -26,6 +25,11 @@ from bnp_models.evaluation.attack.targets import (
 )
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.nested.ndpmpm import NDPMPM
+from bnp_models.models.nested.probabilities import (
+    household_arrays,
+    log_households,
+    log_possible_by_size,
+)
 from bnp_models.models.nested.state import NestedData
 from bnp_models.rules.rules import Rules
 
@@ -228,8 +232,8 @@ class HouseholdTargets(Targets[Households]):
         sizes = np.unique(self.table.sizes)
         log_l = []
         for m, file in enumerate(files):
-            arrays = self._file(file, sizes)
-            evaluate = partial(log_households, **arrays, num_levels=self.num_levels[1])
+            arrays = household_arrays(file, sizes, self.data.relative)
+            evaluate = partial(log_households, **arrays)
             description = f"likelihood of file {m + 1}"
             log_l.append(
                 over_draws(draws, evaluate, lambda log_p: log_p.sum(axis=1), progress, description)
@@ -240,34 +244,9 @@ class HouseholdTargets(Targets[Households]):
         wanted = np.stack([(file.sizes[:, None] == sizes).sum(axis=0) for file in files])
         return np.stack(log_l) - wanted @ log_normal
 
-    def _file(self, file, sizes):
-        """Arrays of a synthetic file, with its households sorted by size."""
-        order, of_member = file.order_by_size
-        codes = np.column_stack(
-            [file.household_codes[order], np.searchsorted(sizes, file.sizes[order])]
-        )
-        heads = file.household_codes[file.member_household]
-        coded = self._coded(heads, file.member_codes[:, None])[:, 0]
-        members, index = np.unique(coded[of_member], axis=0, return_inverse=True)
-        blocks = tuple(block.member_codes.shape[1::-1] for block in file.size_blocks)
-        num_levels = (*self.num_levels[0], len(sizes))
-        return {
-            "household_rows": jnp.asarray(codes + first_rows(num_levels), jnp.int32),
-            "members": jnp.asarray(members.T, jnp.int32),
-            "index": jnp.asarray(index.reshape(-1), jnp.int32),
-            "blocks": blocks,
-        }
-
 
 def _unique_households(table, complete):
     """Complete households whose values no other household has, in any order of the members."""
-    _, member = np.unique(table.member_codes, axis=0, return_inverse=True)
-    alone = []
-    for block in table.size_blocks:
-        key = np.column_stack(
-            [block.household_codes, np.sort(member.reshape(-1)[block.members], axis=1)]
-        )
-        _, which, counts = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-        alone.append(block.households[counts[which.reshape(-1)] == 1])
-    households = np.sort(np.concatenate(alone))
+    found = compositions_of(table)
+    households = np.sort(found.first[found.counts == 1])
     return households[complete[households]]

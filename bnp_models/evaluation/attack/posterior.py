@@ -182,6 +182,9 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
     options = {"components": posterior.parameters["log_pi"].shape[-1]}
     if kind is NDPMPM:
         options["member_components"] = posterior.parameters["log_omega"].shape[-1]
+        # Files of versions in which nested classes were the default do not say so.
+        shared = posterior.parameters["log_phi"].shape[-2] == 1
+        options["member_classes"] = "shared" if shared else "nested"
     try:
         return kind(**options | _options(posterior))
     except (TypeError, ValueError) as error:

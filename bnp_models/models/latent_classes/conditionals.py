@@ -1,6 +1,6 @@
 """Conditionals of a sweep: classes and missing values of records, parameters, moves of classes.
 
-Those of parameters under structural zeros are in `truncated`.
+The conditionals of the parameters under structural zeros are in `truncated`.
 """
 
 import dataclasses
@@ -37,8 +37,9 @@ from bnp_models.models.level_prior import update_shape
 def update_classes(
     key: Key[Array, ""], state: LatentClassState, data: LatentClassData
 ) -> tuple[LabelledRecords, Float[Array, ""]]:
-    """Draw the class and the missing values of every record: step (a) of the papers.
+    """Draw the class and the missing values of every record.
 
+    This is step (a) of Manrique-Vallier & Hu (2018), doi:10.1111/rssa.12352, section 2.3.
     For a cell with a count, the numbers of its records in each class are drawn; they are
     multinomial.
 
@@ -47,7 +48,7 @@ def update_classes(
     records
         Records with their classes and drawn missing values.
     log_likelihood
-        Log likelihood of the observed values at these parameters.
+        Log likelihood of the observed values at the parameters of `state`, classes summed out.
     """
     key_z, key_values, key_split = Keys(key, 3)
     log_weight = _log_weight(state, data.one_hot)
@@ -65,7 +66,7 @@ def update_classes(
     )
 
     def log_probability(log_total, number):
-        """Log probability of this number of records of each cell."""
+        """Log probability of `number` records in each cell."""
         log_p = number * jnp.minimum(log_total - log_feasible, 0)
         return -order_free_sum(jnp.where(number > 0, -log_p, 0))
 
@@ -203,7 +204,13 @@ def _split_or_merge(
     records: LabelledRecords,
     data: LatentClassData,
 ) -> tuple[LatentClassState, LabelledRecords, Bool[Array, ""]]:
-    """Propose one split or merge and accept or reject it, with weights whose total is drawn."""
+    """Propose one split or merge, and accept or reject it.
+
+    The posterior depends on the weights only through their proportions. For the move their total is
+    drawn, sum_k x_k M_k ~ Ga(n, 1) in the letters of `split_or_merge_classes`, because the
+    truncation then has one factor for each class in place of (sum_k pi_k F_k)^-n. The acceptance
+    ratio therefore has only the factors of the classes that change.
+    """
     key_scale, key_move = Keys(key, 2)
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
     log_seen = state.log_pi + log_mass
@@ -228,12 +235,12 @@ class Drawn(NamedTuple):
     """Log weights before truncation."""
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation."""
-    level_shape: Float[Array, " R"]
-    """Dirichlet shapes of their prior."""
+    level_shape: Float[Array, " R+G"]
+    """Dirichlet shapes of the prior of the level probabilities, by node: levels, then groups."""
     log_mass: Float[Array, " K"]
     """log F_k, the feasible mass of each class."""
     sum_log_1mv: Float[Array, ""]
-    """Sum of log(1 - V_k) over the sticks, the statistic for alpha."""
+    """Sum of log(1 - V_k) over the sticks V_k, k < K: the statistic for alpha."""
     augmented: Int[Array, ""] | int = 0
     """Number of records drawn in the impossible region; -1 if there were too many to count."""
     accepted: Float[Array, ""] | float = 1.0
@@ -246,11 +253,11 @@ def draw_level_shape(
     state: LatentClassState,
     data: LatentClassData,
     counts: Int[Array, "R K"],
-) -> Float[Array, " R"]:
-    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
+) -> Float[Array, " R+G"]:
+    """Draw the shapes of the prior of level probabilities, which are integrated out.
 
-    The level probabilities must be drawn again before they are used. The counts are those of
-    complete records.
+    The level probabilities must be drawn again before they are used. `counts` are of complete
+    records.
     """
     levels = data.levels.with_shape(state.level_shape)
     return update_shape(model, key, counts, levels)
@@ -283,8 +290,8 @@ def update_order(
 
     Notes
     -----
-    If each class is truncated separately, the weights here are those after truncation, because
-    these have the stick-breaking prior.
+    If each class is truncated separately, the moves use the weights after truncation, pi_k F_k up
+    to a constant, because those have the stick-breaking prior.
     """
     key_swap, key_reorder = Keys(key, 2)
     log_weight = state.log_pi + log_mass if model.by_class else state.log_pi

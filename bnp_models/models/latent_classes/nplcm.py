@@ -121,9 +121,10 @@ class LatentClassModel(
         capacity: int,
         num_components: Int[Array, ""],
     ) -> LatentClassState:
-        """Initial state in which every record is in one of the classes, at random.
+        """Initial state in which every record is at random in one of `num_components` classes.
 
-        Chains that start from few classes stay in worse modes for a long time.
+        By default these are all K classes, because chains that start from few classes stay in worse
+        modes for a long time.
         """
         del capacity
         key_z, key_lambda, key_pi, key_alpha, key_cells = Keys(key, 5)
@@ -144,7 +145,12 @@ class LatentClassModel(
         return LatentClassState(log_pi, log_lambda, data.levels.shape, alpha)
 
     def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
-        """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
+        """Sort the classes by weight, the largest first; for the warm-up only.
+
+        The stick-breaking prior gives the orders of the same classes different densities. If the
+        classes were sorted after every sweep, draws would come from another distribution than the
+        posterior.
+        """
         log_weight = state.log_pi
         if self.by_class:
             log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
@@ -160,7 +166,11 @@ class LatentClassModel(
         data: LatentClassData,
         iteration: Int[Array, ""],
     ) -> tuple[LatentClassState, LatentClassInfo]:
-        """Draw each conditional once, in an order that leaves the posterior invariant."""
+        """Draw each conditional once, in an order that leaves the posterior invariant.
+
+        The log likelihood of the info belongs to the parameters of `state`, before the sweep: it is
+        computed when the classes are drawn. The other kept quantities are those after the sweep.
+        """
         key_z, key_split, key_parameters, key_order = Keys(key, 4)
         records, log_likelihood = update_classes(key_z, state, data)
         state, records, accepted_split = update_partition(
@@ -205,7 +215,7 @@ class LatentClassModel(
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Level probabilities of merged levels: sums over the levels that were merged."""
+        """Log level probabilities in which each merged level has the sum of its levels' values."""
         return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), groups))}
 
     simulate_records = staticmethod(simulate_records)
@@ -214,7 +224,8 @@ class LatentClassModel(
 
     def warnings(self, run: Fitted[Records, StructuralZeros]) -> list[str]:
         """Sentences on records in the last class, and on uncounted impossible records."""
-        return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
+        last = last_class_used(run.draws, run.table.n)
+        return list(filter(None, [last, too_many_augmented(run.draws)]))
 
 
 @jax.named_scope("update_parameters")

@@ -28,7 +28,7 @@ from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Incomplete records are padded at least to a multiple of this.
+# Incomplete records are padded to a multiple of this number, or of a larger one.
 INCOMPLETE_MULTIPLE = 8
 
 
@@ -40,7 +40,10 @@ LISTED_RECORDS = 4
 class LatentClassData(eqx.Module):
     """The coded sample, with padding, and the feasible region.
 
-    Most records are stored singly. A cell with many records is stored once, with its count.
+    Most records are stored singly. A cell with many records is stored once, with its count. In
+    shapes, J is the number of variables, R that of levels of all variables, n that of single
+    records with padding, C that of cells with counts, m that of incomplete records, and B that of
+    feasible boxes.
     """
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
@@ -82,7 +85,11 @@ class LatentClassData(eqx.Module):
 
 
 class LatentClassState(eqx.Module):
-    """Parameters of a chain between sweeps; each sweep first draws the classes of the records."""
+    """Parameters of a chain between sweeps; each sweep first draws the classes of the records.
+
+    In shapes, K is the number of classes, R that of levels of all variables, and G that of groups
+    of levels.
+    """
 
     log_pi: Float[Array, " K"]
     """Log weights of the classes before truncation."""
@@ -102,9 +109,11 @@ class LatentClassInfo(eqx.Module):
     last_class: Int[Array, ""]
     """Number of records in the last class, which has the remaining weight; it should be 0."""
     log_likelihood: Float[Array, ""]
-    """log P(sample), labels integrated out, at the parameters before the sweep."""
+    """log P(sample), labels integrated out, at the parameters before the sweep; the parameters that
+    are kept with it are those after the sweep."""
     log_feasible: Float[Array, ""]
-    """log P(feasible) = log(1 - w_0) of a record before truncation; it depends on the prior."""
+    """log sum_k pi_k F_k after the sweep: the log probability that a record is feasible before
+    truncation. It depends on the prior, because the sample has only feasible records."""
     augmented: Int[Array, ""]
     """Number of records drawn in the impossible region; -1 if over 2**30, and then none is used."""
     accepted_levels: Float[Array, ""]
@@ -148,7 +157,11 @@ def label_records(
 def count_levels(
     records: LabelledRecords, num_levels: tuple[int, ...], num_classes: int
 ) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
-    """Count the records of each class with each level, and the records of each class."""
+    """Count the records of each class with each level, and the records of each class.
+
+    Every record has exactly one level of the first variable. The size of a class is therefore the
+    sum of its counts over the rows of the first variable.
+    """
     size, num_rows = records.z.size, sum(num_levels)
     rows = records.rows[:, :size]
     counts = count_rows_by_component(
@@ -171,8 +184,8 @@ class LatentClassOptions(
         "Number of classes K at which the stick-breaking weights are truncated.",
         least=2, command=True,
     )  # fmt: skip
-    a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
-    b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    a: float = option(0.25, "Shape a and rate b of alpha's gamma prior.", positive=True)
+    b: float = option(0.25, "Shape a and rate b of alpha's gamma prior.", positive=True)
     reorder: bool = option(
         True, "Whether to make moves that exchange adjacent classes together with their weights."
     )
@@ -250,7 +263,7 @@ def prepare_records(
     impossible = None
     if conditions is not None:
         feasible = conditions.feasible.sets
-        # There may be many of these boxes, so that only the sampler that needs them makes them.
+        # There may be many impossible boxes: they are listed only for augmentation "boxes".
         impossible = conditions.impossible.sets if model.by_box else None
     first_row = first_rows(num_levels)
     incomplete = np.flatnonzero((codes < 0).any(axis=1))

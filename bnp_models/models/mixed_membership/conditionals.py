@@ -1,4 +1,7 @@
-"""Concentrations, weights and level probabilities of mixed membership, given labels and tables."""
+"""Concentrations, weights and level probabilities of mixed membership, given labels and tables.
+
+The numbers of steps are those of the sampler of Battiston & Rimella (2024).
+"""
 
 from collections.abc import Callable
 

@@ -86,13 +86,17 @@ class HDPMixedMembership(
         "hierarchical": the same with b ~ Ga(a1, b1).""",
         choices=CONCENTRATIONS, command=True, kw_only=True,
     )  # fmt: skip
-    a0: float = option(2.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
-    b0: float = option(1.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
+    a0: float = option(
+        2.0, "Shape a0 and rate b0 of alpha_0's gamma prior.", positive=True, kw_only=True
+    )
+    b0: float = option(
+        1.0, "Shape a0 and rate b0 of alpha_0's gamma prior.", positive=True, kw_only=True
+    )
     a1: float = option(
-        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
+        1.0, "Shape a1 and rate b1 of b's gamma prior, if b has one.", positive=True, kw_only=True
     )
     b1: float = option(
-        1.0, "Shape and rate of b's prior, if b has one.", positive=True, kw_only=True
+        1.0, "Shape a1 and rate b1 of b's gamma prior, if b has one.", positive=True, kw_only=True
     )
     alpha0: float | None = option(
         None, "A positive number fixes alpha_0. None: it is drawn.", positive=True, kw_only=True

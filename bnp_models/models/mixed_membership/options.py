@@ -40,8 +40,12 @@ class MembershipOptions(
 ):
     """Options of both mixed membership models, which the functions of a sweep use."""
 
-    a: float = option(2.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
-    b: float = option(1.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
+    a: float = option(
+        2.0, "Shape a and rate b of alpha's gamma prior.", positive=True, kw_only=True
+    )
+    b: float = option(
+        1.0, "Shape a and rate b of alpha's gamma prior.", positive=True, kw_only=True
+    )
     dish_stride: int = option(
         64,
         """The dish move draws new components for whole tables. Each sweep takes one table of every

@@ -34,7 +34,11 @@ class Zeros(eqx.Module):
 
 
 class HDPData(eqx.Module):
-    """The coded sample, records contiguous and padded."""
+    """The coded sample, records contiguous and padded.
+
+    In shapes, J is the number of items of a record, n that of records with padding, and R that of
+    levels of all variables.
+    """
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Row of theta for each item's observed level."""
@@ -57,7 +61,11 @@ class HDPData(eqx.Module):
 
 
 class HDPState(eqx.Module):
-    """State of one chain, from which it can be continued."""
+    """State of one chain, from which it can be continued.
+
+    In shapes, K is the number of slots for components, G that of groups of levels, and Q that of
+    partition totals.
+    """
 
     z: Integer[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Component of each item, in the smallest sufficient type of integers."""

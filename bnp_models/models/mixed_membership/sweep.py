@@ -1,4 +1,7 @@
-"""One sweep of mixed membership models: labels, tables, dishes, then the parameters."""
+"""One sweep of mixed membership models: labels, tables, dishes, then the parameters.
+
+The numbers of steps are those of the sampler of Battiston & Rimella (2024).
+"""
 
 import dataclasses
 import math

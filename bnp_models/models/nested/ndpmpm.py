@@ -5,6 +5,10 @@
     G_i ~ pi,                  M_ij ~ omega_{G_i}
     size and values of household i ~ lambda_{G_i},  values of its member j ~ phi_{G_i M_ij}
 
+or, if all household classes share the member classes, which is the default,
+
+    omega_g ~ Dir(c beta) with c and beta of the member classes,  values of member j ~ phi_{M_ij}
+
 truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reiter & Wang 2018,
 doi:10.1214/16-BA1047). The functions are pure: `jax.jit` can compile them, and `jax.vmap` can run
 them over chains.
@@ -21,7 +25,13 @@ from jaxtyping import Array, Int, Key
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import learns_levels, mean_concentrations
-from bnp_models.models.model import Fitted, Levels, last_class_used, too_many_augmented
+from bnp_models.models.model import (
+    Fitted,
+    Levels,
+    last_class_used,
+    matters,
+    too_many_augmented,
+)
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
@@ -140,7 +150,11 @@ class NDPMPM(NestedOptions):
         return update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
-        """Sort the classes by weight; for the warm-up only, since it changes the posterior."""
+        """Sort the classes by weight, the largest first; for the warm-up only.
+
+        The stick-breaking prior gives the orders of the same classes different densities, so that
+        sorting after every sweep would change the distribution of the draws.
+        """
         del data
         order = jnp.argsort(-state.log_pi)
         if self.shares_members:
@@ -200,19 +214,21 @@ class NDPMPM(NestedOptions):
         """Sentences on full last classes, uncounted households, and cap-and-weight."""
         draws = run.draws
         checks = (
-            last_class_used(draws, "household"), self._last_member_class(draws),
+            last_class_used(draws, run.table.n, "household"),
+            self._last_member_class(draws, run.table.persons.n),
             too_many_augmented(draws), self._weighted(),
         )  # fmt: skip
         return list(filter(None, checks))
 
-    def _last_member_class(self, draws: dict[str, np.ndarray]) -> str | None:
+    def _last_member_class(self, draws: dict[str, np.ndarray], num_members: int) -> str | None:
         """Warning of members in the last class of their household's class."""
-        mean = np.mean(draws.get("last_member_class", 0))
-        if mean >= 1:
+        mean = float(np.mean(draws.get("last_member_class", 0)))
+        # Shared member classes have no order, and none stands for further ones.
+        if matters(mean, num_members) and not self.shares_members:
             return (
-                f"too few member classes: on average, {mean:.1f} members are in the last class of "
-                "their household's class, which stands for all further classes; raise "
-                "member_components (--member-components)"
+                f"too few member classes: on average, {mean:,.0f} of {num_members:,} members are "
+                "in the last class of their household's class, which stands for all further "
+                "classes; raise member_components (--member-components)"
             )
         return None
 

@@ -28,6 +28,9 @@ MemberClasses: TypeAlias = Literal["nested", "shared"]
 
 MEMBER_CLASSES: tuple[str, ...] = get_args(MemberClasses)
 
+NESTED_CLASSES, SHARED_CLASSES = 15, 40
+"""Default numbers of member classes: of each household class, and of all together."""
+
 
 def _as_pairs(given: Any) -> tuple:
     """Hashable form of a mapping, or of a sequence of names and pairs."""
@@ -49,8 +52,11 @@ class NestedOptions(
         40, "Household classes F at which the sticks are truncated.", least=2, command=True
     )
     member_components: int = option(
-        15, "Member classes S of each household class.", least=2, command=True
-    )
+        None,
+        f"Member classes S: those of each household class if they are nested ({NESTED_CLASSES} by "
+        f"default), or those of all household classes if these share them ({SHARED_CLASSES}).",
+        least=2, command=True, static=True,
+    )  # fmt: skip
     a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
     b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
     a_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
@@ -90,7 +96,7 @@ class NestedOptions(
         choices=SIZES, command=True,
     )  # fmt: skip
     member_classes: MemberClasses = option(
-        "nested",
+        "shared",
         """"nested": each household class has its own member classes, as in the paper. "shared": all
         household classes have the same member classes with different weights, so that each member
         class is estimated from the members of all households (Vermunt 2003,
@@ -105,13 +111,17 @@ class NestedOptions(
         positive=True, command=True, kw_only=True,
     )  # fmt: skip
 
+    def __post_init__(self):
+        if self.member_components is None:
+            self.member_components = SHARED_CLASSES if self.shares_members else NESTED_CLASSES
+
     def __check_init__(self):
         if np.ndim(self.level_shape):
             raise ValueError(f"level_shape must be a positive number, not {self.level_shape}")
         if self.shares_members and self.beta == "class":
             raise ValueError(
                 'beta="class" is for member classes of each household class; leave it out, or '
-                'leave out member_classes="shared"'
+                'give member_classes="nested"'
             )
 
     @property

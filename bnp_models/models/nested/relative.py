@@ -149,7 +149,11 @@ class RelativeCoding:
         return xp.stack(columns, axis=-1)
 
     def columns(self, household: Sequence[int], member: Sequence[int]) -> tuple[int, ...]:
-        """Household columns that rules use: these, and the head's for these member columns."""
+        """Household columns that rules need to read these columns of households and of members.
+
+        Beside the given household columns they are the head's columns of those member columns that
+        are coded relative to the head.
+        """
         heads = {pair.household for pair in self.pairs if pair.member in member}
         return tuple(sorted({*household, *heads}))
 

@@ -20,7 +20,7 @@ class Missing(eqx.Module):
     households: Int[Array, " I"]
     """Indices of the incomplete households."""
     members: Int[Array, "I h"]
-    """Indices of their members."""
+    """Indices of the members of each incomplete household."""
     of_household: Bool[Array, "I q"]
     """True for each missing value of the household itself."""
     of_members: Bool[Array, "I h p"]
@@ -57,7 +57,7 @@ class NestedData(eqx.Module):
     possible: CompiledRules | RelativePredicate | None = eqx.field(static=True)
     """Predicate of household and member codes, true for possible households; None without rules."""
     head: Head | None = eqx.field(static=True)
-    """Members of whom every household has exactly one, if there are such."""
+    """Members of whom every household has exactly one, if there are such members."""
     kind_shape: tuple[float, ...] = eqx.field(static=True)
     """Dirichlet shapes of the shares of other members and of heads in each class."""
     tables: HeadTables | None
@@ -73,7 +73,7 @@ class NestedData(eqx.Module):
     distinct: Int[Array, "p U"] | None
     """Codes of the distinct members; None if their use would save little."""
     distinct_index: Int[Array, " N"] | None = eqx.field(metadata={"record_axis": 0})
-    """Index of each member among them."""
+    """Index of each member among the distinct members."""
     relative: RelativeCoding | None = eqx.field(static=True)
     """Coding of members relative to their head; None if there is no such coding."""
 
@@ -90,7 +90,11 @@ class NestedData(eqx.Module):
 
 
 class NestedState(eqx.Module):
-    """Parameters and missing values of a chain between sweeps; each sweep first draws classes."""
+    """Parameters and missing values of a chain between sweeps; each sweep first draws classes.
+
+    In shapes, F is the number of household classes, S that of member classes, Q that of levels of
+    households and B that of groups of these, and R that of levels of members.
+    """
 
     log_pi: Float[Array, " F"]
     """Log weights of the household classes before truncation."""
@@ -103,7 +107,7 @@ class NestedState(eqx.Module):
     household_shape: Float[Array, " Q+B"]
     """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones if uniform."""
     member_shape: Float[Array, " R+G"]
-    """Dirichlet shapes of the members' level probabilities."""
+    """Dirichlet shapes of the members' level probabilities; here G counts groups of levels."""
     alpha: Float[Array, ""]
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]

@@ -1,4 +1,7 @@
-"""One sweep of the nested model: classes, impossible households, parameters, order."""
+"""One sweep of the nested model: classes, impossible households, parameters, order.
+
+The numbers of steps are those of Hu, Reiter & Wang (2018), doi:10.1214/16-BA1047.
+"""
 
 import dataclasses
 import math
@@ -80,9 +83,7 @@ def draw_uniform(
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Draw the classes of households, with member classes summed out; then draw member classes.
-
-    Steps 1 and 2 of the paper.
+    """Steps 1 and 2: draw classes of households, with member classes summed out, then of members.
 
     Returns
     -------
@@ -266,7 +267,7 @@ def update_level_shapes(
     counts: Augmented,
     data: NestedData,
 ) -> LevelShapes:
-    """Draw the shapes of the prior of level probabilities, with the latter integrated out.
+    """Draw the shapes of the prior of level probabilities, which are integrated out.
 
     The counts of members are by member class (`by_member_class`). The level probabilities must be
     drawn again before they are used.
@@ -325,7 +326,10 @@ def initial_member_class_shapes(model: NestedOptions) -> Float[Array, " S"]:
 
 
 def draw_member_class_shapes(model: NestedOptions, key: Key[Array, ""]) -> Float[Array, " S"]:
-    """Draw these shapes from their prior, if member classes are shared and beta is not fixed."""
+    """Draw the Dirichlet shapes of the weights of shared member classes from their prior.
+
+    If member classes are not shared, or beta is fixed, the result is the initial shapes.
+    """
     if not model.shares_members or model.fixed_beta is not None:
         return initial_member_class_shapes(model)
     return draw_level_prior(key, Levels.of_variables((model.member_components,)))
@@ -334,9 +338,9 @@ def draw_member_class_shapes(model: NestedOptions, key: Key[Array, ""]) -> Float
 def update_member_class_shapes(
     model: NestedOptions, key: Key[Array, ""], shape: Float[Array, " S"], counts: Augmented
 ) -> Float[Array, " S"]:
-    """Draw these shapes given the members of each class, with the weights integrated out.
+    """Draw the Dirichlet shapes of the weights of shared member classes given their members.
 
-    The weights must be drawn again before they are used.
+    The weights are integrated out, and must be drawn again before they are used.
     """
     if model.fixed_beta is not None:
         return shape

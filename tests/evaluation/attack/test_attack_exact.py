@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 import bnp_models as bnp
 from bnp_models.evaluation.attack import attack, bootstrap, household_targets, targets
-from bnp_models.evaluation.attack.household_probabilities import log_possible_by_size
+from bnp_models.models.nested.probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import exactly, person
 

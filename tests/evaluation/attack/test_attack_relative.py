@@ -15,7 +15,7 @@ import bnp_models as bnp
 from bnp_models.cli import evaluate
 from bnp_models.cli.main import main
 from bnp_models.evaluation.attack import attack, household_targets
-from bnp_models.evaluation.attack.household_probabilities import log_possible_by_size
+from bnp_models.models.nested.probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import at_most, each, exactly, person
 
@@ -159,14 +159,10 @@ def _levels_for_codes(patch):
 
 
 def _files_as_they_are(patch):
-    right = household_targets.HouseholdTargets._file
-
-    def file(self, file, sizes):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(self, "_coded", lambda heads, members: members)
-            return right(self, file, sizes)
-
-    patch.setattr(household_targets.HouseholdTargets, "_file", file)
+    right = household_targets.household_arrays
+    patch.setattr(
+        household_targets, "household_arrays", lambda file, sizes, _: right(file, sizes, None)
+    )
 
 
 PLANTED = {

@@ -29,7 +29,7 @@ ONE_HEAD = bnp.Rules([
     exactly(1, person(role="head")),
     each(person(role="other")).is_older_than(person(role="head"), 0),
 ])  # fmt: skip
-SMALL = bnp.NDPMPM(components=3, member_components=2)
+SMALL = bnp.NDPMPM(components=3, member_components=2, member_classes="nested")
 draw_prior = jax.jit(sweep.draw_prior)
 HOUSEHOLDS = [
     ("own", [("head", "0"), ("other", "1")]),

@@ -54,7 +54,10 @@ RULES = {
     ]),
 }  # fmt: skip
 draw_prior = jax.jit(sweep.draw_prior)
-SMALL = {"components": 2, "member_components": 2, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
+SMALL = {
+    "components": 2, "member_components": 2, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0,
+    "member_classes": "nested",
+}  # fmt: skip
 
 
 def prepared(rules, head=None, households=HOUSEHOLDS, ages=2, roles=2, **options):

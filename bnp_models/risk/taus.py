@@ -1,4 +1,4 @@
-"""Risk of the cells of a sample, summed over blocks of posterior draws.
+"""tau_1 and tau_2 of a sample, and the risk of its cells, added up over blocks of posterior draws.
 
 Each block has the probabilities q_c of the cells at some kept draws. Given q_c, the number F - f of
 persons of a cell who are not in the sample is binomial. With the correction for overdispersion
@@ -17,6 +17,7 @@ import numpy as np
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.inference.convergence import batches_of, errors_of_means
 from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
 from bnp_models.risk.missing_keys import Completed
 from bnp_models.risk.overdispersion import (
@@ -32,17 +33,21 @@ TAUS = ("tau1", "tau2")
 
 @dataclass(frozen=True, eq=False)
 class OverdispersionDraws:
-    """Correction for overdispersion: its draws, and the risk without it (with it, if not "on")."""
+    """Draws of the correction for overdispersion, and tau_1 and tau_2 for comparison.
+
+    If the correction is "on", the figures for comparison are those without it. If it is a
+    "sensitivity" analysis, they are those with it.
+    """
 
     shape: np.ndarray
-    """(chains, draws) draws of its shape; `overdispersion.MODEL_HOLDS` where there is none."""
+    """(chains, draws) draws of the correction's shape; a draw without overdispersion has the value
+    `overdispersion.MODEL_HOLDS`."""
     exponent: np.ndarray
-    """(chains, draws) draws of its exponent."""
+    """(chains, draws) draws of the correction's exponent."""
     tau1: np.ndarray
-    """(chains, draws) draws of tau_1 without the correction if it is "on", and with it if it is a
-    sensitivity analysis."""
+    """(chains, draws) draws of tau_1 for comparison."""
     tau2: np.ndarray
-    """(chains, draws) draws of tau_2, likewise."""
+    """(chains, draws) draws of tau_2 for comparison."""
 
     @property
     def present(self) -> np.ndarray:
@@ -71,6 +76,8 @@ class RiskSums:
         (C,) records that match those of each cell, where missing values are wildcards.
     incomplete
         (m,) rows of the incomplete records, where values are missing at random.
+    shape
+        (chains, draws) of the draws that are added.
     """
 
     def __init__(
@@ -83,6 +90,8 @@ class RiskSums:
         all_records: bool,
         matching: np.ndarray | None = None,
         incomplete: np.ndarray | None = None,
+        *,
+        shape: tuple[int, int],
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.posterior, self.on = posterior, on
@@ -96,6 +105,9 @@ class RiskSums:
         self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
+        self.shape, self.batches = shape, batches_of(*shape)
+        self.r1_of_batches = np.zeros((2 * shape[0], len(self.rows)))
+        self.done = 0
         self.r1 = np.zeros(len(self.rows))
         self.r2 = np.zeros(len(self.rows) + len(self.shared))
         self.alone = np.zeros(len(self.rows))
@@ -103,7 +115,7 @@ class RiskSums:
         self.of_correction: dict[str, list[np.ndarray]] = defaultdict(list)
 
     def add(self, block: Block, completed: Completed | None = None) -> None:
-        """Add a block of draws, with the incomplete records as these complete them."""
+        """Add a block of draws, and the incomplete records as completed by these draws."""
         of_uniques = slice(len(self.uniques))
         of_sample, of_rest = block.of_sample.at(of_uniques), block.of_rest.at(of_uniques)
         alone = None
@@ -123,7 +135,7 @@ class RiskSums:
         self.by_draw["error"].append(np.median(block.relative_se, axis=1))
 
     def _draw_corrections(self, block: Block) -> list[Overdispersion]:
-        """Draw several corrections for overdispersion for each draw; none if there is none."""
+        """Draw several corrections for each draw; an empty list without a posterior of these."""
         if self.posterior is None:
             return []
         complete = np.exp(block.log_p[:, self.cells.complete])
@@ -149,6 +161,8 @@ class RiskSums:
         if alone is not None:
             r1, r2 = r1 * alone, r2 * alone
         self.r1 += r1.sum(axis=0)
+        np.add.at(self.r1_of_batches, self.batches[self.done : self.done + len(r1)], r1)
+        self.done += len(r1)
         self.r2[: len(self.rows)] += r2.sum(axis=0)
         self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
         self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
@@ -162,7 +176,11 @@ class RiskSums:
         self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
 
     def _alone(self, codes: np.ndarray) -> np.ndarray:
-        """Whether complete uniques and completed records (block, m, J) are alone, (block, .)."""
+        """Whether each complete unique and each completed record is the only record of its cell.
+
+        The codes are those of the incomplete records, (block, m, J), as completed by each draw. The
+        result is (block, U + m): the U complete uniques first.
+        """
         cells, (block, size, width) = self.cells, codes.shape
         known, counts = cells.codes[cells.complete], cells.counts[cells.complete]
         together = np.concatenate([known, codes.reshape(-1, width)])
@@ -175,7 +193,7 @@ class RiskSums:
             draw * len(number) + of_drawn, return_inverse=True, return_counts=True
         )
         alone = (number[of_drawn] + times[same.reshape(-1)] == 1).reshape(block, size)
-        # The place of a cell among the uniques; the last is that of cells which are none.
+        # Index of each cell among the complete uniques; U for the other cells.
         place = np.full(len(number), len(self.uniques))
         place[of_known[counts == 1]] = np.arange(len(self.uniques))
         taken = np.zeros((block, len(self.uniques) + 1), bool)
@@ -190,8 +208,9 @@ class RiskSums:
         for name, tau in zip(TAUS, taus, strict=True):
             to[name].append(tau)
 
-    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of `PopulationRisk`, with draws in the shape (chains, draws)."""
+    def figures(self) -> dict[str, Any]:
+        """Fields of `PopulationRisk`."""
+        shape = self.shape
         by_draw, of_correction = (
             {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
             for draws in (self.by_draw, self.of_correction)
@@ -208,6 +227,7 @@ class RiskSums:
             "relative_error": float(np.median(by_draw.pop("error"))),
             "rows": rows[order],
             "r1": (self.r1 / number)[order],
+            "r1_error": errors_of_means(self.r1_of_batches, np.bincount(self.batches))[order],
             "r2": (self.r2[: len(rows)] / number)[order],
             "overdispersion": OverdispersionDraws(**of_correction) if of_correction else None,
             "r2_of_cells": r2_of_cells,
@@ -215,7 +235,7 @@ class RiskSums:
 
 
 def _mean_risks(corrections, log_b, num_new, log_q):
-    """Means of r_1 and r_2 over several corrections for each draw; without any, the model's."""
+    """Means of r_1 and r_2 over the corrections of each draw; without any, those of the model."""
     if not corrections:
         return record_risks(log_q, num_new)
     return np.mean([one.record_risks(log_b, num_new, log_q) for one in corrections], axis=0)

@@ -1,0 +1,123 @@
+"""Compositions of households: their values and those of their members, in no order."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.households import Households
+
+
+@displayed
+class Compositions(NamedTuple):
+    """The distinct compositions of some households.
+
+    Two households have the same composition if they have the same values of household variables,
+    and their members can be put in an order in which they agree too. A head at household level is
+    described by household variables, so that heads are compared with heads.
+
+    Attributes
+    ----------
+    rows : (D, w) int32 array
+        The compositions, as of `composition_rows`.
+    counts : (D,) int64 array
+        Number of households of each.
+    of_household : (n,) int64 array
+        Index into ``rows`` of each household's composition.
+    first : (D,) int64 array
+        Index of the first household of each.
+    log_orders : (D,) float64 array
+        Log number of distinct orders of the members: log m! / prod_k m_k!, where m_k is the number
+        of members of kind k.
+
+    Examples
+    --------
+    >>> persons = pd.DataFrame({"hid": [1, 1, 2, 2], "sex": ["f", "m", "m", "f"]})
+    >>> grouped = bnp.data.compositions_of(bnp.Households.from_frame(persons))
+    >>> grouped.counts.tolist(), np.exp(grouped.log_orders).round().tolist()
+    ([2], [2.0])
+    """
+
+    rows: np.ndarray
+    counts: np.ndarray
+    of_household: np.ndarray
+    first: np.ndarray
+    log_orders: np.ndarray
+
+    def _shown(self) -> Shown:
+        """Title, figures and rows for the display as text or in a notebook."""
+        alone = int((self.counts == 1).sum())
+        return Shown(
+            f"Compositions: {counted(int(self.counts.sum()), 'household')} in "
+            f"{counted(len(self.counts), 'composition')}, {counted(alone, 'of one', 'of one')}"
+        )
+
+
+def compositions_of(table: Households) -> Compositions:
+    """Find the distinct compositions of households; a missing value is a value of its own.
+
+    Examples
+    --------
+    >>> found = bnp.data.compositions_of(households)
+    >>> int(found.counts.sum())
+    20
+    """
+    order = _member_order(table)
+    rows = composition_rows(table, order=order)
+    distinct, first, of_household, counts = np.unique(
+        rows, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    orders = _log_orders(table, order)
+    return Compositions(distinct, counts, of_household.reshape(-1), first, orders[first])
+
+
+def composition_rows(
+    table: Households, width: int | None = None, order: np.ndarray | None = None
+) -> np.ndarray:
+    """Code households so that those of the same composition, and only these, have the same row.
+
+    Parameters
+    ----------
+    table : Households
+        The households.
+    width : int, optional
+        Members for which a row has room; by default those of the largest household. Rows of
+        several tables can be compared if they have the same width.
+    order : (M,) integer array, optional
+        Members by household and then by values, if it is known already.
+
+    Returns
+    -------
+    rows : (n, w) int32 array
+        Household codes, size, and the codes of the members in ascending order, with -2 after the
+        last one.
+    """
+    order = _member_order(table) if order is None else order
+    members = table.sizes - table.schema.num_heads
+    width = int(members.max()) if width is None else width
+    p = table.member_codes.shape[1]
+    place = np.arange(len(order)) - np.repeat(np.cumsum(members) - members, members)
+    of_members = np.full((table.n, width, p), -2, np.int32)
+    of_members[table.member_household, place] = table.member_codes[order]
+    return np.column_stack(
+        [table.household_codes, table.sizes, of_members.reshape(table.n, width * p)]
+    )
+
+
+def _member_order(table: Households) -> np.ndarray:
+    """Members by household, and within it by their values."""
+    return np.lexsort((*table.member_codes.T[::-1], table.member_household))
+
+
+def _log_orders(table: Households, order: np.ndarray) -> np.ndarray:
+    """Log number of distinct orders of the members of each household, (n,)."""
+    home, codes = table.member_household, table.member_codes[order]
+    members = table.sizes - table.schema.num_heads
+    log_orders = gammaln(members + 1)
+    if not len(codes):
+        return log_orders
+    other = (home[1:] != home[:-1]) | (codes[1:] != codes[:-1]).any(axis=1)
+    start = np.flatnonzero(np.append(True, other))
+    alike = np.diff(start, append=len(codes))
+    return log_orders - np.bincount(home[start], gammaln(alike + 1), table.n)

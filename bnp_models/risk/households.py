@@ -1,0 +1,459 @@
+"""Disclosure risk of households, and of persons through their households.
+
+The unit is the household. Its key is its composition: its values of the household variables and the
+values of its members, in no order; a head at household level is compared with heads. Given the
+parameters of one kept draw, an unsampled household of the population has composition (h, {x}) with
+probability
+
+    c sum_g pi_g lambda_g(h) prod_i sum_s omega_gs phi_gs(x_i) / P(possible)
+
+where c is the number of distinct orders of the members x_1, .., x_m. The cells of
+`bnp_models.risk.taus` are then compositions, its records are households, and N is the number of
+households of the population: tau_1, tau_2, r_1, r_2 and the correction for overdispersion are
+computed as for persons.
+
+**Persons.** A person is found alone if nobody else in the population has the same values of all
+variables. A person is found through the household if no other household of the population has the
+composition of the person's household. Whoever is found alone is found through the household too,
+because another household of the same composition would have a person with the same values. The
+probability that a person is found in one of these two ways, `r_household`, is therefore r_1 of the
+household, and 0 if another household of the sample has its composition.
+
+The person's own r_1 and r_2 are those of a person who is drawn at random from the members of the
+possible households, in a population of N (persons of the sample) / (households of the sample)
+persons. They ignore that the persons of a household are similar to each other.
+
+sdcMicro's hierarchical risk, 1 - prod (1 - r_2) over the persons of a household (Templ, Kowarik &
+Meindl 2015, doi:10.18637/jss.v067.i04), takes persons as found independently of each other and
+alone. It is computed from the persons' r_2 for comparison.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+import pandas as pd
+from scipy.special import logsumexp
+from tqdm import tqdm
+
+from bnp_models.data.arguments import check_kind, check_number
+from bnp_models.data.compositions import Compositions, composition_rows, compositions_of
+from bnp_models.data.contingency import labels_of
+from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.inference.run import HouseholdsRun, Run, blocks_of_draws, spaced_draws
+from bnp_models.inference.simulated_households import simulate_households
+from bnp_models.kernels.variates.rng import Keys, numpy_generator
+from bnp_models.models.nested.ndpmpm import NDPMPM
+from bnp_models.models.nested.probabilities import (
+    coded_persons,
+    household_arrays,
+    knows_persons,
+    log_households,
+    log_persons,
+    log_possible_by_size,
+)
+from bnp_models.models.nested.state import NESTED, NestedData
+from bnp_models.models.options import check_choice, typed_key
+from bnp_models.risk.evaluator import Block, Draws, LogProbabilities
+from bnp_models.risk.overdispersion import (
+    NUM_DRAWS,
+    NUM_SIMULATED,
+    TIES,
+    OverdispersionPosterior,
+)
+from bnp_models.risk.population import PopulationRisk, checked_thin
+from bnp_models.risk.taus import RiskSums
+
+# Fewest draws from which households are simulated for the correction for overdispersion.
+_LEAST_SIMULATED = 4
+
+_MAX_POPULATION = 2**53
+
+_TAKEN = ("row", "f", "r1", "r2", "r_household", "hierarchical")
+
+
+@dataclass(frozen=True, eq=False)
+@displayed
+class HouseholdRisk:
+    """Posterior of the disclosure risk of a sample of households.
+
+    Examples
+    --------
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> bnp.household_risk(run, 5_000).household_table().columns.tolist()
+    ['household', 'f', 'r1', 'r2', 'hierarchical']
+    """
+
+    run: HouseholdsRun
+    """Chains from whose draws the risk was computed."""
+    compositions: Compositions
+    """Compositions of the sample's households."""
+    households: PopulationRisk
+    """Risk of the households: its records are the households, and its cells the compositions."""
+    persons: PopulationRisk | None
+    """Risk of the persons by their own values. None if the rules give no closed form for it."""
+
+    share: ClassVar[float] = 1.0
+    """Part of tau_1 that is taken from the chains: all of it."""
+
+    @property
+    def population_size(self) -> int:
+        """Number N of households in the population."""
+        return self.households.population_size
+
+    @property
+    def num_persons(self) -> int:
+        """Persons in the population, if its households have as many as those of the sample."""
+        table = self.run.table
+        return round(self.population_size * table.num_persons / table.n)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether tau_1 of households is known without a model."""
+        return self.households.is_known
+
+    @cached_property
+    def r1(self) -> np.ndarray:
+        """(n,) posterior probability that each household is unique in the population."""
+        r1 = np.zeros(self.run.table.n)
+        r1[self.households.rows] = self.households.r1
+        return r1
+
+    @cached_property
+    def r2(self) -> np.ndarray:
+        """(n,) posterior mean of 1/F of each household."""
+        assert self.households.r2_of_cells is not None
+        return self.households.r2_of_cells[self.compositions.of_household]
+
+    @cached_property
+    def hierarchical(self) -> np.ndarray:
+        """(n,) sdcMicro's hierarchical risk 1 - prod (1 - r_2) of the household's persons; NaN if
+        the persons' own risk is not known."""
+        if self.persons is None:
+            return np.full(self.run.table.n, np.nan)
+        log_rest = np.log1p(-np.minimum(self._own[1], 1 - 1e-16))
+        return -np.expm1(np.bincount(self.home, log_rest, self.run.table.n))
+
+    @cached_property
+    def home(self) -> np.ndarray:
+        """(N,) index of the household of each person, in the order of the file."""
+        table = self.run.table
+        home = np.empty(table.num_persons, np.int64)
+        home[table.rows] = np.repeat(np.arange(table.n), table.sizes)
+        return home
+
+    @cached_property
+    def _own(self) -> tuple[np.ndarray, np.ndarray]:
+        """r_1 and r_2 (N,) of the persons by their own values, in the order of the file."""
+        number = self.run.table.num_persons
+        if self.persons is None:
+            return np.full(number, np.nan), np.full(number, np.nan)
+        assert self.persons.r2_of_cells is not None
+        r1 = np.zeros(number)
+        r1[self.persons.rows] = self.persons.r1
+        return r1, self.persons.r2_of_cells[self.run.table.persons.cells().record_cell]
+
+    @cached_property
+    def r_household(self) -> np.ndarray:
+        """(N,) posterior probability that each person is found, alone or through the household.
+
+        It is r_1 of the household. The correction for overdispersion is estimated for households
+        and for persons separately, so that the person's own r_1 may be estimated to be larger; it
+        is then the larger one.
+        """
+        return np.fmax(self.r1[self.home], self._own[0])
+
+    def household_table(self) -> pd.DataFrame:
+        """One row per household, riskiest first: household, f, r1, r2 and hierarchical.
+
+        f is the number of households of the sample with the same composition, and hierarchical the
+        risk of sdcMicro.
+        """
+        found = self.compositions
+        frame = pd.DataFrame({
+            "household": pd.Series(self.run.table.ids).infer_objects(),
+            "f": found.counts[found.of_household], "r1": self.r1, "r2": self.r2,
+            "hierarchical": self.hierarchical,
+        })  # fmt: skip
+        return frame.sort_values(["r1", "r2"], ascending=False, kind="stable", ignore_index=True)
+
+    def records(self) -> pd.DataFrame:
+        """One row per person, riskiest first.
+
+        The columns are row, the household identifier, the variables, f (persons of the sample with
+        the same values), r1 and r2 of the person's own values, and r_household.
+        """
+        table = self.run.table
+        persons = table.persons
+        frame = labels_of(persons.schema, persons.codes)
+        frame.insert(0, "row", np.arange(persons.n))
+        ids = pd.Series(table.ids[self.home]).infer_objects()
+        frame.insert(1, table.schema.household, ids)
+        cells = persons.cells()
+        frame["f"] = cells.counts[cells.record_cell]
+        frame["r1"], frame["r2"] = self._own
+        frame["r_household"] = self.r_household
+        return frame.sort_values(
+            ["r_household", "r1", "row"], ascending=[False, False, True], ignore_index=True
+        )
+
+    def monitored(self, run: Run) -> dict[str, np.ndarray]:
+        """Quantities by which convergence of the run is judged, thinned like the risk."""
+        return self.households.monitored(run)
+
+    def warnings(self) -> list[str]:
+        """Sentence on persons whose own risk is not known."""
+        if self.persons is not None:
+            return []
+        return [
+            "the risk of persons by their own values is not known, because these rules give no "
+            "closed form for it; r1 and r2 of records.csv are empty, and r_household is the risk "
+            "through the household"
+        ]
+
+    def _shown(self) -> Shown:
+        """Title, figures and rows for the display as text or in a notebook."""
+        lines = {
+            "sample": title_of(self.run.table),
+            "households in the population": self.population_size,
+            "sample uniques": self.households.sample_uniques,
+            "tau_1": spread(self.households.tau1),
+            "tau_2": spread(self.households.tau2),
+            "ties": self.households.ties,
+        }
+        return Shown("HouseholdRisk", lines, self.household_table())
+
+
+def household_risk(
+    run: HouseholdsRun,
+    population_size: int,
+    *,
+    ties: str = "on",
+    thin: int | None = None,
+    key: jax.Array | None = None,
+    progress: bool = False,
+) -> HouseholdRisk:
+    """Evaluate the posterior of tau_1, tau_2 and the risk of each household and its persons.
+
+    Parameters
+    ----------
+    run
+        Chains of `NDPMPM` that kept its ``parameters``. Members may be coded relative to their
+        head: given the head, values and codes correspond one to one, so that the probabilities are
+        those of the values.
+    population_size
+        Number N of households in the population, at least that of the sample.
+    ties, thin, key, progress
+        As for `population_risk`.
+
+    Raises
+    ------
+    MicrodataError
+        If a value is missing, or the population is smaller than the sample.
+    ValueError
+        If the run is not of households, the model takes the sizes as given, or an option is unknown
+        or out of range.
+
+    Notes
+    -----
+    P(possible) is 1 without rules. Under rules it is exact if they have a closed form; otherwise it
+    is estimated for each draw from 8,192 simulated households of each size, with a relative
+    standard error of sqrt((1 - p) / (8192 p)) for a size of which a share p is possible.
+
+    Examples
+    --------
+    >>> model = bnp.NDPMPM(components=4, member_components=2)
+    >>> run = bnp.sample(model, households, key=jax.random.key(0), **short)
+    >>> bnp.household_risk(run, population_size=5_000).households.tau1.shape
+    (2, 2)
+    """
+    check_kind(Run, "household_risk(run, population_size)", run=run)
+    check_choice(TIES, ties=ties)
+    key = run.key if key is None else typed_key(key)
+    check_households(run.model, run.table, population_size)
+    thin = checked_thin(thin, run.settings)
+    key_unseen, key_possible, key_counts = Keys(key, 3)
+    laws = _Laws(run)
+    found, persons = compositions_of(run.table), run.table.persons
+    units = [
+        _Unit(
+            _as_records(found), int(population_size),
+            laws.of_households(run.table.select(found.first), found.log_orders),
+        )
+    ]  # fmt: skip
+    if knows_persons(laws.data):
+        number = round(population_size * persons.n / run.table.n)
+        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
+    unseen: list[Any] = [None] * len(units)
+    if ties != "off":
+        unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
+    generator = numpy_generator(key_counts)
+    draws = {name: run.parameters(thin)[name] for name in NESTED}
+    sums = [
+        unit.sums(generator, rest, ties, draws["log_pi"].shape[:2])
+        for unit, rest in zip(units, unseen, strict=False)
+    ]
+    for block, log_possible, number in laws.blocks(key_possible, draws, progress):
+        for unit, sum_of in zip(units, sums, strict=True):
+            log_p = unit.log_probability(block, log_possible)[:number]
+            asked = LogProbabilities(log_p[:, sum_of.asked], None)
+            sum_of.add(Block(log_p, np.zeros((len(log_p), 1)), asked, asked))
+    risks = [
+        unit.risk(run, thin, ties, sum_of.figures())
+        for unit, sum_of in zip(units, sums, strict=True)
+    ]
+    return HouseholdRisk(run, found, risks[0], risks[1] if len(risks) > 1 else None)
+
+
+def check_households(model: Any, table: Any, population_size: int) -> None:
+    """Raise an error unless the risk of households can be evaluated; as `household_risk` does."""
+    if not isinstance(model, NDPMPM) or not isinstance(table, Households):
+        raise ValueError(
+            "the risk of households needs a run of NDPMPM on Households; for single persons, call "
+            "population_risk"
+        )
+    if model.sizes == "given":
+        raise ValueError(
+            'sizes: "given" leaves the sizes of households to the design of the sample, and the '
+            'risk needs those of the population; use sizes="random"'
+        )
+    table.require_complete("the risk of households")
+    for name in (*table.schema.table.variables, table.schema.household):
+        if name in _TAKEN:
+            raise MicrodataError(
+                "records.csv gets a column of this name; rename the column", column=name
+            )
+    check_number(population_size=population_size)
+    if not table.n <= population_size <= _MAX_POPULATION:
+        raise MicrodataError(
+            f"the population size {population_size:,} is not between the sample's {table.n:,} "
+            "households and 2^53; give the number of households of the population"
+        )
+
+
+LogProbability: TypeAlias = Callable[[Draws, np.ndarray], np.ndarray]
+"""Function of a block of draws, and of log P(size and possible) (block, H), that returns log
+probabilities (block, C) in float64."""
+
+
+class _Unit(NamedTuple):
+    """Units whose risk is evaluated: households or persons."""
+
+    table: Microdata
+    """The units of the sample."""
+    size: int
+    """Number of units in the population."""
+    log_probability: LogProbability
+    """Probabilities of the cells of the table for another unit of the population."""
+
+    def sums(
+        self, generator, unseen: np.ndarray | None, ties: str, shape: tuple[int, int]
+    ) -> RiskSums:
+        """Make the sums to which blocks of so many (chains, draws) are added."""
+        cells = self.table.tabulated
+        posterior = None if unseen is None else OverdispersionPosterior(cells.counts, unseen)
+        num_new = self.size - self.table.n
+        return RiskSums(
+            cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape
+        )
+
+    def risk(self, run: Any, thin: int, ties: str, figures: dict[str, Any]) -> PopulationRisk:
+        """Risk of the units as that of records, from the draws of a run on households."""
+        of_units = replace(run, table=self.table, conditions=None)
+        return PopulationRisk(of_units, self.size, "exact", thin=thin, ties=ties, **figures)
+
+
+class _Laws:
+    """Distributions of the possible households, and of their persons, at draws of a run."""
+
+    def __init__(self, run: HouseholdsRun):
+        self.run = run
+        self.data: NestedData = run.model.prepare(run.table, run.conditions)
+        self.sizes = np.unique(run.table.sizes)
+
+    def blocks(
+        self, key: jax.Array, draws: Draws, progress: bool
+    ) -> Iterator[tuple[Draws, np.ndarray, int]]:
+        """Yield blocks of draws (chains, draws, ...), log P(size and possible) (block, H) of each,
+        and the number of draws of the block before padding."""
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+        blocks = blocks_of_draws(len(flat["log_pi"]))
+        for indices, padded in tqdm(blocks, desc="risk", disable=not progress):
+            block = {name: value[padded] for name, value in flat.items()}
+            yield block, self.log_possible(key, block, padded), len(indices)
+
+    def log_possible(self, key: jax.Array, draws: Draws, numbers: np.ndarray) -> np.ndarray:
+        """Log P(size and possible) (block, H) of a household before truncation.
+
+        The numbers of the draws are folded into the key, which is used if there is no closed form.
+        """
+        found = log_possible_by_size(draws | {"number": numbers}, self.data, key)
+        return np.asarray(found, np.float64)
+
+    def of_households(
+        self, table: Households, log_orders: np.ndarray, distinct: bool = True
+    ) -> LogProbability:
+        """Probabilities of the compositions of households, given their log numbers of orders."""
+        arrays = household_arrays(table, self.sizes, self.data.relative, distinct)
+        order, _ = table.order_by_size
+
+        def log_probability(draws, log_possible):
+            log_p = np.empty((len(log_possible), table.n))
+            log_p[:, order] = log_households(draws, **arrays)
+            return log_p + log_orders - logsumexp(log_possible, axis=1, keepdims=True)
+
+        return log_probability
+
+    def of_persons(self, codes: np.ndarray) -> LogProbability:
+        """Probabilities of kinds of persons (C, J) for a random person of possible households."""
+        groups = coded_persons(codes, self.run.table, self.data)
+
+        def log_probability(draws, log_possible):
+            log_p = np.empty((len(log_possible), len(codes)))
+            for heads, persons in groups:
+                log_p[:, persons.place] = log_persons(draws, self.data, persons, heads)
+            persons_of_size = np.log(self.sizes)
+            return log_p - logsumexp(log_possible + persons_of_size, axis=1, keepdims=True)
+
+        return log_probability
+
+
+def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield model's probabilities of compositions, and of kinds of persons, that the sample lacks.
+
+    They are those of households that are simulated from some draws, as many of each size as in the
+    sample, and of their persons.
+    """
+    run = laws.run
+    key_households, key_possible = Keys(key)
+    kept = run.settings.num_chains * run.settings.num_arrays
+    wanted = max(_LEAST_SIMULATED, NUM_DRAWS * NUM_SIMULATED // run.table.n)
+    number = min(wanted, NUM_DRAWS, kept)
+    seen = {row.tobytes() for row in composition_rows(run.table)}
+    seen_persons = {row.tobytes() for row in run.table.persons.codes}
+    made = simulate_households(run, number, key_households)
+    draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
+    for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
+        log_possible = laws.log_possible(key_possible, draw, np.array([m]))
+        grouped = compositions_of(table)
+        orders = grouped.log_orders[grouped.of_household]
+        log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]
+        parts = [np.exp(log_b)[[row.tobytes() not in seen for row in composition_rows(table)]]]
+        if knows_persons(laws.data):
+            codes = table.persons.codes
+            log_q = laws.of_persons(codes)(draw, log_possible)[0]
+            parts.append(np.exp(log_q)[[row.tobytes() not in seen_persons for row in codes]])
+        yield tuple(parts)
+
+
+def _as_records(found: Compositions) -> Microdata:
+    """Households as records of one variable, the composition."""
+    schema = Schema(("composition",), (tuple(range(len(found.counts))),))
+    return Microdata(schema, found.of_household[:, None])

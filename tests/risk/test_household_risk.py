@@ -1,0 +1,333 @@
+"""The risk of households against households so few that all of them can be gone through."""
+
+import dataclasses
+from functools import cached_property
+
+import jax
+import numpy as np
+import pytest
+from harness import Z_LIMIT
+from nested import (
+    all_households,
+    log_probabilities,
+    possible_households,
+    prior_parameters,
+    relative_ages,
+    tiny_households,
+)
+from scipy.special import logsumexp
+
+import bnp_models as bnp
+from bnp_models import NDPMPM, Rules
+from bnp_models.data.compositions import compositions_of
+from bnp_models.inference.run import Run
+from bnp_models.inference.trace import Settings
+from bnp_models.models.nested.probabilities import knows_persons
+from bnp_models.models.nested.state import NESTED
+from bnp_models.risk import households
+from bnp_models.rules import aged, at_most, each, exactly, household, person
+
+HEAD, OTHER, AT_TOP = person(role="head"), person(role="other"), ("role", "head")
+SAMPLE = [
+    ("own", [("head", "1")]), ("rent", [("head", "0")]), ("own", [("head", "1"), ("other", "0")]),
+    ("rent", [("head", "1"), ("other", "1")]), ("own", [("head", "1"), ("other", "0")]),
+    ("rent", [("head", "1"), ("other", "0"), ("other", "1")]),
+    ("own", [("head", "1"), ("other", "0"), ("other", "0")]),
+]  # fmt: skip
+SMALL = {"level_prior": "uniform", "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
+NUM_DRAWS = 3
+
+# Rules, head, ages, options of the model.
+CASES = {
+    "no rules": (None, None, 2, {}),
+    "a head": (None, AT_TOP, 2, {}),
+    "shared": (None, AT_TOP, 2, {"member_classes": "shared"}),
+    "relative": (None, AT_TOP, 3, {"relative": [("age", "difference")]}),
+    "tables": (Rules([exactly(1, HEAD), at_most(1, person(role="other", age="1"))]), None, 2, {}),
+    "tables, a head": (
+        Rules([each(OTHER).is_younger_than(HEAD, 0), at_most(1, person(role="other", age="1"))]),
+        AT_TOP, 3, {},
+    ),
+    "tables on homes": (
+        Rules([exactly(1, HEAD), household(home="own").implies(each(OTHER).has(aged(0, 0)))]),
+        None, 2, {},
+    ),
+    "relative rules": (
+        Rules([each(OTHER).is_younger_than(HEAD, 0)]), AT_TOP, 3,
+        {"relative": [("age", "difference")]},
+    ),
+    "no closed form": (Rules([at_most(2, aged(1))]), AT_TOP, 2, {}),
+    "sizes": (None, None, 2, {}),
+    "sizes, a head": (Rules([each(OTHER).is_younger_than(HEAD, 0)]), AT_TOP, 3, {}),
+}  # fmt: skip
+
+
+def with_sizes(table):
+    """The same households with a household variable that is the number of persons, up to "2+"."""
+    frame = table.to_frame()
+    sizes = frame.groupby("hid")["hid"].transform("size")
+    frame["size"] = np.where(sizes == 1, "1", "2+")
+    variables, labels = (*table.schema.table.variables, "size"), ("1", "2+")
+    levels = bnp.Schema(variables, (*table.schema.table.levels, labels))
+    head = table.schema.head
+    made = bnp.Households.from_frame(frame, "hid", ["home", "size"], levels=levels, head=head)
+    assert made.schema.size_variable == "size"
+    return made
+
+
+class Exact:
+    """A run whose draws are from the prior, and all possible households of the sample's sizes."""
+
+    def __init__(self, case, num_draws=NUM_DRAWS, draws=1):
+        rules, head, ages, options = CASES[case]
+        self.model = NDPMPM(components=3, member_components=2, **(SMALL | options))
+        self.table = tiny_households(SAMPLE, head, ages)
+        if "sizes" in case:
+            self.table = with_sizes(self.table)
+        self.rules = rules
+        if rules is not None:
+            rules.require_feasible(self.table)
+        self.data = self.model.prepare(self.table, rules)
+        *_, parameters = prior_parameters(self.model, self.data, num_draws, 0)
+        self.parameters = parameters
+        scalars = dict.fromkeys(
+            ("alpha", "components", "log_likelihood", "log_feasible"),
+            np.zeros((1, num_draws * draws)),
+        )
+        arrays = {
+            name: np.repeat(value, draws, axis=0)[None].astype(np.float32)
+            for name, value in zip(NESTED, parameters, strict=True)
+        }
+        settings = Settings(1, 0, num_draws * draws, 1, (), (1,), 1)
+        completed = np.zeros((1, num_draws * draws, 1), int)
+        self.run = Run(
+            self.model, self.table, settings, scalars | arrays | {"completed": completed},
+            jax.random.key(1), None, self.model.capacity, (), rules,
+        )  # fmt: skip
+
+    @cached_property
+    def all(self):
+        """All possible households, members in every order, and their probabilities (draws, B)."""
+        codes, sizes, members, log_p = [], [], [], []
+        for i, (number, _) in enumerate(self.data.blocks):
+            household, person = all_households(self.data, number)
+            possible = possible_households(self.data, i)
+            found = log_probabilities(np, self.parameters, self.data, i)
+            log_p.append(found[:, possible])
+            household, person = household[possible], person[possible]
+            if self.data.relative is not None:
+                person = relative_ages(_Block(household, person), 1)
+            codes.append(household)
+            sizes.append(np.full(len(household), number + self.table.schema.num_heads))
+            members.append(person.reshape(-1, person.shape[2]))
+        log_p = np.concatenate(log_p, axis=1)
+        p = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        parts = (np.concatenate(x) for x in (codes, sizes, members))
+        return bnp.Households(self.table.schema, *parts), p
+
+    @cached_property
+    def compositions(self):
+        """All possible compositions, and their probabilities (draws, D)."""
+        table, p = self.all
+        found = compositions_of(table)
+        return found, np.stack([np.bincount(found.of_household, row) for row in p])
+
+    @cached_property
+    def persons(self):
+        """All possible persons, and their probabilities (draws, C)."""
+        table, p = self.all
+        cells = table.persons.cells()
+        weight = np.repeat(p, table.sizes, axis=1)
+        of = np.stack([np.bincount(cells.record_cell[table.rows], row) for row in weight])
+        return cells.codes, of / of.sum(axis=1, keepdims=True)
+
+    def evaluated(self):
+        """The same probabilities as the risk evaluates them."""
+        laws = households._Laws(self.run)
+        draws = {name: self.run.draws[name][0] for name in NESTED}
+        numbers = np.arange(len(draws["log_pi"]))
+        log_possible = laws.log_possible(jax.random.key(3), draws, numbers)
+        found, _ = self.compositions
+        table, _ = self.all
+        of = laws.of_households(table.select(found.first), found.log_orders)
+        persons = None
+        if knows_persons(self.data):
+            persons = np.exp(laws.of_persons(self.persons[0])(draws, log_possible))
+        return np.exp(of(draws, log_possible)), persons
+
+
+@dataclasses.dataclass
+class _Block:
+    household_codes: np.ndarray
+    member_codes: np.ndarray
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_probabilities_are_sums_over_all_households(case):
+    """In single precision; P(possible) is simulated where the rules have no closed form."""
+    exact = Exact(case)
+    found, persons = exact.evaluated()
+    rtol = 1e-4 if exact.data.closed_form else 0.05
+    assert exact.data.closed_form == (case != "no closed form")
+    np.testing.assert_allclose(found, exact.compositions[1], rtol=rtol)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=rtol)
+    assert (persons is None) == (case in ("relative rules", "no closed form"))
+    if persons is not None:
+        np.testing.assert_allclose(persons, exact.persons[1], rtol=rtol)
+        np.testing.assert_allclose(persons.sum(axis=1), 1, rtol=rtol)
+
+
+class Simulated:
+    """Populations of `NUM_HOUSEHOLDS` that hold the sample, all drawn from one parameter."""
+
+    def __init__(self, case, seed=0):
+        self.exact = Exact(case, num_draws=1, draws=NUM_TAUS)
+        table, found = self.exact.table, self.exact.compositions[0]
+        rng = np.random.default_rng(seed)
+        num_new = NUM_HOUSEHOLDS - table.n
+        new = rng.multinomial(num_new, self.exact.compositions[1][0], NUM_POPULATIONS)
+        own, rows = compositions_of(table), {row.tobytes(): d for d, row in enumerate(found.rows)}
+        place = np.array([rows[row.tobytes()] for row in own.rows])
+        joined = new[:, place]
+        unique = own.counts == 1
+        self.tau1 = (joined[:, unique] == 0).sum(axis=1)
+        self.tau2 = (1 / (1 + joined[:, unique])).sum(axis=1)
+        self.r1 = np.where(unique, (joined == 0).mean(axis=0), 0)[own.of_household]
+        self.r2 = (1 / (own.counts + joined)).mean(axis=0)[own.of_household]
+        self.found = self._found(new, joined, own)
+
+    def _found(self, new, joined, own):
+        """Shares (N,) of populations in which a person is found alone or through the household."""
+        every, _ = self.exact.all
+        found, table = self.exact.compositions[0], self.exact.table
+        kinds = every.persons.cells()
+        of_row = np.empty(every.num_persons, int)
+        of_row[every.rows] = np.repeat(np.arange(every.n), every.sizes)
+        # Persons of each kind in each composition.
+        held = np.zeros((len(found.counts), len(kinds.counts)), int)
+        for one, kind in zip(of_row, kinds.record_cell, strict=True):
+            if found.first[found.of_household[one]] == one:
+                held[found.of_household[one], kind] += 1
+        names = {row.tobytes(): c for c, row in enumerate(kinds.codes)}
+        of_person = np.array([names[row.tobytes()] for row in table.persons.codes])
+        others = new @ held
+        alone = (np.bincount(of_person)[of_person] == 1) & (others[:, of_person] == 0)
+        home = np.empty(table.num_persons, int)
+        home[table.rows] = np.repeat(np.arange(table.n), table.sizes)
+        through = (own.counts[own.of_household] == 1) & (joined[:, own.of_household] == 0)
+        return (alone | through[:, home]).mean(axis=0)
+
+    def z_scores(self, risk):
+        """Of the risk's means against the populations'."""
+        size, number = np.sqrt(NUM_POPULATIONS), np.sqrt(NUM_TAUS)
+        taus = [
+            (x.mean() - y.mean()) / np.hypot(x.std() / number, y.std() / size)
+            for x, y in ((risk.households.tau1, self.tau1), (risk.households.tau2, self.tau2))
+        ]
+        error = np.sqrt(self.r1 * (1 - self.r1)) / size + 1e-5
+        found = np.sqrt(self.found * (1 - self.found)) / size + 1e-5
+        return np.concatenate([
+            taus, (risk.r1 - self.r1) / error, (risk.r2 - self.r2) / (0.5 / size),
+            (risk.r_household - self.found) / found,
+        ])  # fmt: skip
+
+
+NUM_HOUSEHOLDS, NUM_POPULATIONS, NUM_TAUS = 30, 40_000, 4_000
+SIMULATED = ("no rules", "a head", "tables")
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return {case: Simulated(case) for case in SIMULATED}
+
+
+def evaluate(one, size=NUM_HOUSEHOLDS):
+    return bnp.household_risk(one.exact.run, size, ties="off", key=jax.random.key(5))
+
+
+@pytest.mark.parametrize("case", SIMULATED)
+def test_risk_is_that_of_simulated_populations(simulated, case):
+    risk = evaluate(simulated[case])
+    assert np.abs(simulated[case].z_scores(risk)).max() < Z_LIMIT
+    # Who is alone is found through the household too.
+    assert (risk._own[0] <= risk.r_household + 1e-6).all()
+
+
+def _one_order(patch):
+    right = households._Laws.of_households
+    patch.setattr(
+        households._Laws, "of_households", lambda self, table, orders, distinct=True: right(
+            self, table, 0 * orders, distinct
+        )
+    )  # fmt: skip
+
+
+def _head_among_the_members(patch):
+    right = households.compositions
+
+    def wrong(table):
+        found = right(table)
+        return found._replace(log_orders=found.log_orders + np.log(table.sizes[found.first]))
+
+    patch.setattr(households, "compositions_of", wrong)
+
+
+def _all_are_possible(patch):
+    patch.setattr(
+        households._Laws, "log_possible", lambda self, _, draws, numbers: np.log(
+            np.full((len(draws["log_pi"]), len(self.sizes)), 1 / len(self.sizes))
+        )
+    )  # fmt: skip
+
+
+def _sizes_apart(patch):
+    right = households._Laws.log_possible
+    patch.setattr(households._Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
+
+
+PLANTED = {
+    "orders of the members not counted": ("no rules", _one_order),
+    "the head counted among the orders": ("a head", _head_among_the_members),
+    "P(possible) left out": ("tables", _all_are_possible),
+    "P(possible) of the smallest size": ("tables", _sizes_apart),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_planted_errors_are_seen(simulated, planted, monkeypatch):
+    case, plant = PLANTED[planted]
+    plant(monkeypatch)
+    assert np.abs(simulated[case].z_scores(evaluate(simulated[case]))).max() > Z_LIMIT
+
+
+def test_persons_for_households_are_seen(simulated):
+    one = simulated["a head"]
+    number = round(NUM_HOUSEHOLDS * one.exact.table.sizes.mean())
+    assert np.abs(one.z_scores(evaluate(one, number))).max() > Z_LIMIT
+
+
+def test_checks_compare_compositions_and_sizes(simulated):
+    """Against samples that are drawn from all possible compositions, of each size apart."""
+    exact = simulated["tables"].exact
+    checks = bnp.predictive_checks(exact.run, 400, unit="household", key=jax.random.key(7))
+    table, (found, p) = exact.table, exact.compositions
+    sizes, number = np.unique(table.sizes, return_counts=True)
+    of_composition = exact.all[0].sizes[found.first]
+    rng = np.random.default_rng(0)
+    laws = [np.where(of_composition == size, p[0], 0) for size in sizes]
+    counts = sum(
+        rng.multinomial(n, law / law.sum(), 4000) for n, law in zip(number, laws, strict=True)
+    )
+    own = compositions_of(table).counts
+    for k, check in checks.cells.items():
+        assert check.observed == (own == k).sum()
+        expected = (counts == k).sum(axis=1)
+        error = np.hypot(check.sd / np.sqrt(400), expected.std() / np.sqrt(4000))
+        assert abs(check.predicted - expected.mean()) < Z_LIMIT * error + 1e-9
+    for size, n, law in zip(sizes, number, laws, strict=True):
+        check = checks.sizes[int(size)]
+        assert check.observed == n
+        expected = table.n * law.sum()
+        assert abs(check.predicted - expected) < Z_LIMIT * check.sd / np.sqrt(400) + 1e-9
+    with pytest.raises(ValueError, match="unit is one of"):
+        bnp.predictive_checks(exact.run, unit="family")
