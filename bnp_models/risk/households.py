@@ -31,7 +31,7 @@ alone. It is computed from the persons' r_2 for comparison.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -100,8 +100,10 @@ class HouseholdRisk:
     persons: PopulationRisk | None
     """Risk of the persons by their own values. None if the rules give no closed form for it."""
 
-    share: ClassVar[float] = 1.0
-    """Part of tau_1 that is taken from the chains: all of it."""
+    @property
+    def share(self) -> float:
+        """Part of tau_1 that is taken from the chains: all of it."""
+        return 1.0
 
     @property
     def population_size(self) -> int:
