@@ -2,16 +2,16 @@
 
 The limit of tau_1 is on the number of population uniques among the records. A verdict is
 
-- no if the whole 95% interval is above the limit;
+- no if the mean is above the limit;
 - yes if the whole 95% interval is at or below the limit; a mean just below the limit is not enough,
   because the true number may well be above it;
-- "unknown" if the limit is within the interval, or if the model does not fit by the checks.
-  `protect` makes a file whose verdict is yes.
+- "unknown" if the limit is between the mean and the upper end of the interval, or if the model does
+  not fit by the checks. `protect` makes a file whose verdict is yes.
 
-Chains give the ends of the interval with a Monte Carlo error. The end that decides must be on the
-same side of the limit if it is moved towards the limit by `MARGIN` standard errors; otherwise the
-verdict is "unknown". So short chains decide where the interval is far from the limit, and longer
-chains seldom change the verdict (experiments/accuracy/verdict_length).
+Chains give the mean and the ends of the interval with a Monte Carlo error. The figure that decides
+must be on the same side of the limit if it is moved towards the limit by `MARGIN` standard errors;
+otherwise the verdict is "unknown". So short chains decide where the figures are far from the limit,
+and longer chains seldom change the verdict (experiments/accuracy/verdict_length).
 
 The limit of records applies to r_1 of every record, the posterior probability that the record is
 unique in the population. r_1 is a probability already, so that it has no interval, but it has a
