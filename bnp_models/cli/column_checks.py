@@ -85,6 +85,12 @@ def tell_of_households(data: Data, table: Records) -> None:
         return
     shared = [name for name in grouping.same if name != column]
     variables = f" --household-variables {as_option(shared)}" if shared else ""
+    chosen = [name for name in data.variables or () if name != column]
+    left_out = [name for name in (*data.drop, data.id, data.weights) if name not in (None, column)]
+    if chosen:
+        variables += f" --variables {as_option(chosen)}"
+    elif left_out:
+        variables += f" --drop {as_option(left_out)}"
     _LOG.warning(
         "%s: %s (%.1f persons each), and whoever knows all members of a household may find it; "
         "this risk takes each person alone. For the risk of households,%s type: bnp-models risk %s "
@@ -154,7 +160,9 @@ def refuse_design(
         )  # fmt: skip
 
 
-def refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> None:
+def refuse_identifying(
+    data: Data, table: Records, bins: Collection[str], of_households: bool
+) -> None:
     """Refuse a column that identifies records, unless it was asked for as it is, without bins."""
     if data.allow_identifying:
         return
@@ -172,7 +180,8 @@ def refuse_identifying(data: Data, table: Records, bins: Collection[str]) -> Non
     # With --variables nothing more is refused: what is left out by name has to be known at once.
     also = _refused_too([one.variable for one in others])
     # It may be what records are to be told by.
-    by_id = data.takes_id and data.id is None and first.alone == 1 and not first.decimals
+    takes_id = data.takes_id and not of_households
+    by_id = takes_id and data.id is None and first.alone == 1 and not first.decimals
     carried = f"; --id {shlex.quote(first.variable)} writes it with the results" if by_id else ""
     dropped = as_option([*data.drop, *(one.variable for one in found)])
     raise MicrodataError(

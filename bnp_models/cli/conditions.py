@@ -8,7 +8,6 @@ from pathlib import Path
 from bnp_models.cli.commands import Check, Suggest
 from bnp_models.cli.folder import reading_of, say, shows_progress, variables_of
 from bnp_models.cli.options import UsageError
-from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import recoded, with_empty_levels
 from bnp_models.data.display import counted
 from bnp_models.data.folders import read_records
@@ -23,7 +22,7 @@ from bnp_models.zeros.suggestions import settling_variables, suggest_conditions
 
 def suggest(command: Suggest) -> int:
     """``bnp-models conditions suggest``: write candidates, say how many."""
-    table = _read(command.data, command.output)
+    table = _read(command)
     output = command.output
     frame = suggest_conditions(table, command.least, progress=shows_progress(output))
     write_frame(frame, output.folder)
@@ -61,10 +60,10 @@ def check(command: Check) -> int:
     if command.possible is not None:
         if data.sample.is_folder:
             raise UsageError("--possible: cannot be used if SAMPLE is a folder; leave it out")
-        _check_file("--possible", Path(command.possible), output)
+        _check_file("--possible", Path(command.possible), command)
         if Path(command.possible).absolute() == output.folder.absolute():
             raise UsageError("--possible: is the file of --out; name another file")
-    table = _read(data, output)
+    table = _read(command)
     assert data.conditions is not None
     frame = read_conditions(data.conditions, table.schema).impossible_records(table)
     write_frame(frame, output.folder)
@@ -85,19 +84,25 @@ def check(command: Check) -> int:
     return 0
 
 
-def _read(data: Data, output: Output) -> Records:
+def _read(command: Suggest | Check) -> Records:
     """The sample, recoded, once the file to be written can be."""
+    data = command.data
     table = read_records(data.sample, variables_of(data), data.levels, reading_of(data))
     # As by default in the commands that sample: codes such as -1 are in no range of ages.
     table, _ = recoded(data, with_empty_levels(data, table), by_order=True)
-    _check_file("--out", output.folder, output)
+    _check_file("--out", command.output.folder, command)
     return table
 
 
-def _check_file(option: str, file: Path, output: Output) -> None:
-    """Check that a file can be written."""
+def _check_file(option: str, file: Path, command: Suggest | Check) -> None:
+    """Check that a file can be written, and is none that is read: --force replaces results only."""
     if file.is_dir() or not file.parent.is_dir():
         raise UsageError(f"{option} {file}: name a file in a folder that exists")
-    if file.exists() and not output.force:
+    data = command.data
+    read = {"SAMPLE": data.sample, "--conditions": data.conditions, "--levels": data.levels}
+    for what, given in read.items():
+        if given is not None and Path(given).exists() and file.exists() and file.samefile(given):
+            raise UsageError(f"{option} {file}: is the file of {what}; name another file")
+    if file.exists() and not command.output.force:
         raise UsageError(f"{option} {file}: exists; name another file, or say --force to replace "
                          "it")  # fmt: skip

@@ -139,8 +139,8 @@ def check_options(command: Sampling) -> None:
         for name in names if fit.model not in models else ():
             if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(
-                    f"{flag(name)}: can be used only with --model {listed(models, 'or')}; leave it "
-                    "out"
+                    f"{flag(name)}: can be used only with --model {listed(models, 'or')}; say "
+                    f"--model {next(iter(models))}, or leave it out"
                 )
     for name in ("augmentation", "not_applicable"):
         as_level = data.text.empty_as_level or data.text.settles_empty

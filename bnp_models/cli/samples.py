@@ -13,10 +13,11 @@ from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data, Fit, HouseholdColumns, HouseholdFit, Names
 from bnp_models.data.bins import bin_columns, in_bins
+from bnp_models.data.display import counted
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_checks import NUMBERED_ANEW
-from bnp_models.data.household_columns import household_columns
+from bnp_models.data.household_columns import contradicted_sizes, household_columns
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
@@ -257,9 +258,17 @@ def _check_household_columns(
         )  # fmt: skip
     if found.same:
         _LOG.warning(
-            "%s: all persons of a household have the same value of %s, and synthetic ones may "
-            "not: if it is a variable of households, name it in --household-variables",
+            "%s: all persons of a household have the same value of %s, and those of the model "
+            "may not: if it is a variable of households, name it in --household-variables",
             data.sample, listed(map(repr, found.same)),
+        )  # fmt: skip
+    for name, number, first in contradicted_sizes(table):
+        _LOG.warning(
+            "%s: column %r is the number of persons of most households, but not of %s, the first "
+            "of which is %r: persons may be missing or be there twice, or identifiers in column %r "
+            "may be wrong; what is computed takes households as the rows have them",
+            data.sample, name, counted(number, "household"), text_of(table.ids[first]),
+            given.household,
         )  # fmt: skip
     if head is not None or given.head != "auto":
         return
@@ -274,9 +283,10 @@ def _check_household_columns(
     elif given.rules is None and (table.sizes > 1).any():
         _LOG.warning(
             "%s: no column says how the persons of a household are related to its head (head, "
-            "spouse, child, ..), so that couples are not modelled: synthetic couples are about as "
-            "often of one sex as of two, and their ages are hardly related; add such a column "
-            "(--roles FILE says what labels of your own mean), or release no figures on couples",
+            "spouse, child, ..), so that couples are not modelled: in the model, couples are about "
+            "as often of one sex as of two, and their ages are hardly related; add such a column "
+            "(--roles FILE says what labels of your own mean), or release no synthetic figures on "
+            "couples",
             data.sample,
         )  # fmt: skip
 
@@ -432,7 +442,7 @@ def recoded(
             say_kept(data, "--bins", name, table, made[name].labels)
         for name, number in top.items():
             say_kept(data, "--top-code", name, table, levels[name].labels, number)
-        refuse_identifying(data, binned, bins)
+        refuse_identifying(data, binned, bins, of_households)
     dropped = dict.fromkeys(by.keys() - given.keys())
     commas = [name for name in table.schema.variables if has_decimal_comma(data.sample, name)]
     recoding = Recoding.of(table.schema, {**dropped, **levels, **made})

@@ -19,6 +19,7 @@ from bnp_models.data.frames import code_like
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.interruption import OutOfTime
 from bnp_models.inference.run import AllDraws, RecordsRun, Run
 from bnp_models.inference.sampling import NUM_SAMPLES, coded_input, sample
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
@@ -304,7 +305,7 @@ class _Budget:
         if max_minutes is not None and not max_minutes > 0:
             raise ValueError(f"max_minutes must be positive, not {max_minutes}")
         self.seconds = None if max_minutes is None else 60 * max_minutes
-        self.num_left = num_runs
+        self.num_runs = self.num_left = num_runs
 
     def options(self, num_samples: int) -> dict[str, Any]:
         """Options of `sample` by which the next run ends after its share of what is left."""
@@ -328,7 +329,13 @@ def _sample(
     if folder is not None:
         options = options | {"checkpoint": f"{folder}_{of_part}"}
     options = budget.options(options.get("num_samples", NUM_SAMPLES)) | options
-    run = sample(model, table, key=key, conditions=zeros, **options)
+    try:
+        run = sample(model, table, key=key, conditions=zeros, **options)
+    except OutOfTime as error:
+        # Its minutes are a share of those that were given.
+        shared = f"one of {budget.num_runs} runs of chains, which share the minutes given"
+        error.args = (f"{shared}, {error}",)
+        raise
     budget.spend(run)
     return run
 

@@ -26,6 +26,9 @@ _NAMES = re.compile(
 # Persons of a household: mean with and without such a name, largest mean, and most.
 _LEAST_NAMED, _LEAST, _LARGEST_MEAN, _MOST = 1.02, 1.2, 12.0, 60
 
+# Share of the households of which a variable is the size, from which on it is meant to be.
+_MOSTLY = 0.8
+
 # Levels up to which a variable may be a relationship.
 _ROLES = 30
 
@@ -83,6 +86,39 @@ def household_columns(table: Households) -> HouseholdColumns:
             once = np.flatnonzero((counts.reshape(table.n, -1) == 1).all(axis=0))
             if len(once) == 1:
                 found.heads.append((name, labels[once[0]]))
+    return found
+
+
+def contradicted_sizes(table: Households) -> list[tuple[str, int, int]]:
+    """Household variables that are the number of persons of most households, but not of all.
+
+    Returns
+    -------
+    contradicted
+        The name of each, the number of households with another number of persons, and the index of
+        the first of these. Labels that are no numbers, such as 5+, contradict nothing.
+
+    Examples
+    --------
+    >>> from bnp_models.data.household_columns import contradicted_sizes
+    >>> rows = [(h, 1 + h % 4, k) for h in range(60) for k in range(1 + h % 4)]
+    >>> homes = pd.DataFrame(rows[:-1], columns=["hid", "size", "child"])
+    >>> contradicted_sizes(bnp.Households.from_frame(homes, "hid", ["size"]))
+    [('size', 1, 59)]
+    """
+    schema = table.persons.schema
+    first = np.cumsum(table.sizes) - table.sizes
+    found = []
+    for name, labels, codes in zip(
+        schema.variables, schema.levels, table.persons.codes[table.rows[first]].T, strict=True
+    ):
+        if name in table.schema.personal:
+            continue
+        said = np.array([*(float(plain_number(label) or np.nan) for label in labels), np.nan])
+        said = said[codes]
+        other = ~np.isnan(said) & (said != table.sizes)
+        if other.any() and (said == table.sizes).sum() >= _MOSTLY * table.n:
+            found.append((name, int(other.sum()), int(other.argmax())))
     return found
 
 

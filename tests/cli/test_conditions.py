@@ -57,6 +57,18 @@ def test_a_file_without_the_impossible_records(name, workers, capsys):
     assert len(pd.read_csv(folder / "bad.csv")) == 3
 
 
+@pytest.mark.parametrize("option", ["--out", "--possible"])
+@pytest.mark.parametrize(("name", "what"), [("s.csv", "SAMPLE"), ("z.csv", "--conditions")])
+def test_force_does_not_replace_a_file_that_is_read(option, name, what, workers, capsys):
+    folder, _ = workers
+    before = (folder / name).read_bytes()
+    options = {"--out": str(folder / "bad.csv"), option: str(folder / name)}
+    command = ["conditions", "check", *on_columns(folder), "--force"]
+    assert main([*command, *(word for pair in options.items() for word in pair)]) == 2
+    assert f"{option} {folder / name}: is the file of {what}" in capsys.readouterr().err
+    assert (folder / name).read_bytes() == before
+
+
 def test_commands_advise_it_and_take_its_file(workers, capsys):
     folder, _ = workers
     out = ["--out", str(folder / "risk"), "--population-size", "10000", *SHORT]

@@ -180,6 +180,7 @@ def test_the_risk_of_persons_tells_of_households(folder, tmp_path, caplog, chang
     assert len(told_of) == 1 and told in told_of[0]
     column = "hid" if change is None else frame.columns[0]
     assert f"--household {column} --household-variables" in told_of[0]
+    assert "--variables tenure,persons,relate,age --population-size" in told_of[0]
     # What the command records is what it recorded before households had a risk.
     assert json.loads((tmp_path / "out" / "run.json").read_text())["head"] is None
 

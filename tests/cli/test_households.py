@@ -114,7 +114,7 @@ def test_resume_of_a_finished_run(done, folder, capsys):
     ("file", "options", "message"),
     [
         ("sample.csv", ["--model", "ndpmpm"], "needs --household"),
-        ("sample.csv", ["--household", "hid"], "can be used only with --model ndpmpm"),
+        ("sample.csv", ["--household", "hid"], "; say --model ndpmpm, or leave it out"),
         ("sample.csv", [*HOUSEHOLDS, "--rules", "none"], "no shipped rule set of this name"),
         ("sample.csv", [*HOUSEHOLDS, "--conditions", "c.csv"], "takes --rules"),
         ("sample.csv", [*HOUSEHOLDS, "--draws", "20", "--datasets", "9"], "(one in 10)"),

@@ -149,10 +149,43 @@ def test_variables_of_households_are_none_of_persons(
     assert run(tmp_path, persons, *command, command="synthesize") == 2
     assert refused(capsys, said)
     told = said.startswith("chains")
-    assert ("same value of 'tenure', and synthetic ones may not" in caplog.text) == told
+    assert ("same value of 'tenure', and those of the model may not" in caplog.text) == told
     assert ("rel = '1', as its head would" in caplog.text) == told
     assert ("by a row head,1 of --roles" in caplog.text) == told
     assert "couples are not modelled" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda frame: frame, None),
+        # Tops of sizes are no numbers.
+        (lambda frame: frame.assign(size=frame["size"].replace(3, "3+")), None),
+        (lambda frame: pd.concat([frame, frame.iloc[[0]]]),
+         "of 1 household, the first of which is '0'"),
+        (lambda frame: frame.drop(index=[2, 5]), "of 2 households, the first of which is '1'"),
+        (lambda frame: frame.assign(hid=frame["hid"].astype(str).where(frame.index != 1, " 1")),
+         "of 2 households, the first of which is ' 1'"),
+        # Of a number that is no size, nothing is said.
+        (lambda frame: frame.assign(size=1 + frame["hid"] // 2 % 3), None),
+    ],
+)  # fmt: skip
+def test_sizes_that_the_rows_contradict(tmp_path, persons, change, said, caplog):
+    options = ("--model", "ndpmpm", "--household", "hid", "--household-variables", "tenure,size",
+               "--drop", "person")  # fmt: skip
+    run(tmp_path, change(persons), *options, command="synthesize")
+    assert ("column 'size' is the number of persons of most households" in caplog.text) == bool(
+        said
+    )
+    assert said is None or said in caplog.text
+
+
+def test_advice_for_households_names_options_that_they_take(tmp_path, persons, capsys):
+    frame = persons.assign(code=range(len(persons)))
+    options = ("--household", "hid", "--household-variables", "tenure,size", "--drop", "person")
+    assert run(tmp_path, frame, *options) == 2
+    said = capsys.readouterr().err
+    assert "column 'code': has" in said and "--id" not in said
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,16 @@ def test_the_key_chooses_what_is_held_out(compared):
     assert first == again != other
 
 
+def test_minutes_of_one_run_that_are_too_few_are_told_as_a_share(compared, monkeypatch):
+    def sample(*_, max_minutes, **options):
+        raise bnp.OutOfTime(max_minutes, 0, 24)
+
+    monkeypatch.setattr("bnp_models.comparison.comparison.sample", sample)
+    said = "^one of 4 runs of chains, which share the minutes given, stopped after 1.5 minutes, at"
+    with pytest.raises(bnp.OutOfTime, match=said):
+        compared({"nplcm": MODELS["nplcm"]}, max_minutes=6)
+
+
 def test_runs_share_the_minutes_that_are_left(compared):
     """Each of four runs takes a minute: the first may take a quarter of six, the last the rest."""
     one = {"nplcm": MODELS["nplcm"]}
