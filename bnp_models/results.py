@@ -7,10 +7,10 @@ from bnp_models.evaluation.attack.result import AttackRisk as AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords as ClosestRecords
 from bnp_models.evaluation.combining import Combined as Combined
 from bnp_models.evaluation.disclosure_measures import Disclosure as Disclosure
-from bnp_models.evaluation.evaluation import Evaluation as Evaluation
 from bnp_models.evaluation.propensity import PropensityScore as PropensityScore
 from bnp_models.evaluation.propensity import TreePropensity as TreePropensity
 from bnp_models.evaluation.proportion_estimates import Proportions as Proportions
+from bnp_models.evaluation.result import Evaluation as Evaluation
 from bnp_models.inference.diagnosis import Diagnosis as Diagnosis
 from bnp_models.inference.modes import Modes as Modes
 from bnp_models.models.cells.dirichlet_multinomial import CountsRun as CountsRun

@@ -44,7 +44,7 @@ az = load_arviz()  # import arviz as az, without its announcement
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few records, few sweeps, no conclusions.
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
 SAMPLE_SIZE = 150 if SMALL else 1_000
-CHAINS = {"num_chains": 2, "num_warmup": 60, "num_samples": 60}
+CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 60, "num_samples": 60}
 if not SMALL:
     CHAINS = {"num_chains": 4, "num_warmup": 3_000, "num_samples": 800, "thin": 10}
 
@@ -151,7 +151,8 @@ risk = bnp.population_risk(run, population_size)
 low, high = np.quantile(risk.tau1, [0.025, 0.975])
 print(f"tau_1: mean {risk.tau1.mean():.1f}, 95% interval {low:.0f} to {high:.0f}")
 print(f"tau_2: mean {risk.tau2.mean():.1f}")
-print(f"tau_1 by the model alone: mean {risk.overdispersion.tau1.mean():.1f}")
+if risk.overdispersion is not None:
+    print(f"tau_1 by the model alone: mean {risk.overdispersion.tau1.mean():.1f}")
 
 # %% [markdown]
 # $\tau_2$ is the expected number of correct matches if somebody links every sample unique to a

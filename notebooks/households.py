@@ -35,7 +35,7 @@ from bnp_models.rules import Rules, at_least, person
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
 NUM_HOUSEHOLDS = 60 if SMALL else 500
 MODEL = bnp.NDPMPM(components=3 if SMALL else 20, member_components=2 if SMALL else 8)
-CHAINS = {"num_chains": 2, "num_warmup": 20, "num_samples": 60}
+CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 20, "num_samples": 60}
 TARGETS = ("person",) if SMALL else ("household", "person")
 if not SMALL:
     CHAINS = {"num_chains": 2, "num_warmup": 1_000, "num_samples": 2_000}
@@ -137,7 +137,7 @@ def age_gaps(frame):
 
 
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-bins = np.arange(-42.5, 45, 5)
+bins = np.arange(-42.5, 45, 5).tolist()
 axes.hist(age_gaps(part.frame), bins, density=True, alpha=0.6, label="sample")
 axes.hist(age_gaps(files[0]), bins, density=True, alpha=0.6, label="synthetic")
 axes.set(xlabel=f"age of the head less that of: {common[0]}", ylabel="density")

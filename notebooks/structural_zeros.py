@@ -36,7 +36,7 @@ import bnp_models as bnp
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
 SAMPLE_SIZE = 100 if SMALL else 1_000
 MODEL = bnp.MixedMembership(components=5 if SMALL else 20)
-CHAINS = {"num_chains": 2, "num_warmup": 30, "num_samples": 30}
+CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 30, "num_samples": 30}
 if not SMALL:
     CHAINS = {"num_chains": 4, "num_warmup": 2_000, "num_samples": 500, "thin": 2}
 

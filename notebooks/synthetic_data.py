@@ -34,7 +34,7 @@ import bnp_models as bnp
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few records, few sweeps, no conclusions.
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
 SAMPLE_SIZE, NUM_FILES = (100, 2) if SMALL else (500, 5)
-CHAINS = {"num_chains": 2, "num_warmup": 30, "num_samples": 60}
+CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 30, "num_samples": 60}
 MODEL = bnp.TNPLCM(components=4, split_merge_every=0)
 if not SMALL:
     CHAINS = {"num_chains": 4, "num_warmup": 1_000, "num_samples": 1_000, "thin": 2}
@@ -178,7 +178,7 @@ better.candidates(int(better.records()["row"][0])).head(5).round(3)
 # %%
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 gain = better.rho[:, 0] * better.num_candidates
-axes.hist(gain, bins=np.linspace(0, max(3, gain.max()), 40), color="#1f5f8b")
+axes.hist(gain, bins=np.linspace(0, max(3, gain.max()), 40).tolist(), color="#1f5f8b")
 axes.axvline(1, color="red", label="nothing learned")
 axes.set(xlabel="probability of the truth, times the number of candidates", ylabel="records")
 axes.legend(frameon=False)

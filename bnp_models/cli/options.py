@@ -29,6 +29,13 @@ def about(option: str) -> Iterator[None]:
         raise UsageError(f"{option}: {error}") from None
 
 
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Raise an error about the first of these options that was given, by their names."""
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"--{name}: {why}")
+
+
 class ParseError(ValueError):
     """Words that are no command; the message is one line that begins with the command."""
 

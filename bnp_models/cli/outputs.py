@@ -118,10 +118,11 @@ def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
         lines.append(summary["usable"]["why"])
     lines += verdict_lines(summary, PROTECT)
     lines += warning_lines(summary["warnings"])
-    names = (
-        "risk.json",
-        *([] if command.output.no_records else [table_name(command)]),
-        "posterior.nc", "run.json", "run.toml",
-    )  # fmt: skip
-    lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, written_line(command, out)])
+
+
+def written_line(command: Risk, out: Path) -> str:
+    """Line with the files of a risk."""
+    tables = () if command.output.no_records else table_names(command)
+    names = ("risk.json", *tables, "posterior.nc", "run.json", "run.toml")
+    return f"written: {out / 'report.html'}, {', '.join(names)}"

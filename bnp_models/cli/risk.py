@@ -11,20 +11,15 @@ import pandas as pd
 from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
-from bnp_models.cli.folder import located, shows_progress, write_files
-from bnp_models.cli.household_risk import run_household_risk, with_unit
+from bnp_models.cli.folder import located, shows_progress
+from bnp_models.cli.household_risk import options_of_records, run_household_risk, with_unit
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
-from bnp_models.cli.options import UsageError, about
-from bnp_models.cli.outputs import recoding_file, risk_message, table_name
+from bnp_models.cli.options import UsageError, about, refuse
+from bnp_models.cli.outputs import risk_message, table_name
 from bnp_models.cli.population import require_population, weights_of, with_population
-from bnp_models.cli.release import (
-    filing_of,
-    limits_of,
-    read_ids,
-    release_settings,
-    with_strictness,
-)
+from bnp_models.cli.release import limits_of, read_ids, release_settings, with_strictness
+from bnp_models.cli.risk_files import write_risk
 from bnp_models.cli.runs import (
     Finished,
     further_chains,
@@ -38,13 +33,11 @@ from bnp_models.data.messages import as_cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
-from bnp_models.data.writing import write_json
-from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.progress import Monitor
 from bnp_models.inference.run import Run, is_of_records
 from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
-from bnp_models.report.inference_data import to_inference_data, write_records
+from bnp_models.report.inference_data import write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import baseline_cells, baselines
@@ -95,7 +88,10 @@ def risk(command: Risk) -> int:
     if command.fit.model in HOUSEHOLD_MODELS:
         return with_strictness(command.limits, run_household_risk(command), document)
     if command.fit.model in CELL_MODELS:
-        _refuse_with_cells(command)
+        refuse(
+            options_of_records(command) | {"first-row": command.first_row},
+            f"cannot be used with a model of cells (--model {command.fit.model}); leave it out",
+        )
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
     inputs = checked_input(command)
@@ -117,21 +113,6 @@ def risk(command: Risk) -> int:
     return with_strictness(command.limits, code, document)
 
 
-def _refuse_with_cells(command: Risk) -> None:
-    """Refuse options that models of cells do not have."""
-    for name, given in (
-        ("validate", command.validate is not None), ("what-if", command.what_if),
-        ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
-        ("suda", command.suda is not None),
-        ("missing-keys", command.missing_keys), ("first-row", command.first_row),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(
-                f"--{name}: cannot be used with a model of cells (--model "
-                f"{command.fit.model}); leave it out"
-            )
-
-
 def _with_keys(command: Risk) -> Risk:
     """The command for all variables of --keys, if no others are named."""
     if not command.keys or command.data.variables is not None:
@@ -145,15 +126,13 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     """Check what is asked for beside the risk."""
     data, table = command.data, persons_of(inputs.table)
     coarsenings = _checked_coarsenings(command, inputs)
-    for name, given in (
-        ("validate", command.validate is not None), ("all-records", command.all_records),
-        ("suda", command.suda is not None),
-    ):  # fmt: skip
-        if given and isinstance(table, ContingencyTable):
-            raise UsageError(
-                f"--{name}: needs single records, but SAMPLE is a folder, of which only cell "
-                f"counts are kept; leave --{name} out"
-            )
+    if isinstance(table, ContingencyTable):
+        given = options_of_records(command)
+        refuse(
+            {name: given[name] for name in ("validate", "all-records", "suda")},
+            "needs single records, but SAMPLE is a folder, of which only cell counts are kept; "
+            "leave it out",
+        )
     ids = read_ids(data, command.all_records)
     scores = _suda(command, records_of(table))
     missing_keys = _reading_of_missing(command, records_of(table))
@@ -198,14 +177,11 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
     reading = command.missing_keys or MISSING_KEYS[0]
     if not table.has_missing:
         return reading
-    for name, given in (
-        ("validate", command.validate is not None), ("baselines", command.baselines),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(
-                f"--{name}: cannot be used if values of key variables are missing; leave it out, "
-                "or complete the records with bnp-models impute"
-            )
+    refuse(
+        {"validate": command.validate is not None, "baselines": command.baselines},
+        "cannot be used if values of key variables are missing; leave it out, or complete the "
+        "records with bnp-models impute",
+    )
     if command.all_records and reading == "random":
         raise UsageError(
             "--all-records: if values are missing, needs --missing-keys wildcard; add it, or leave "
@@ -271,9 +247,8 @@ def _write_risk(
     command: Risk, inputs: Inputs, checked: _Checked, done: Finished[PopulationRisk]
 ) -> str:
     """Write the files of a risk; return what is said of it."""
-    run, result, out = done.run, done.evaluated, done.out
+    run, result = done.run, done.evaluated
     assert is_of_records(run)
-    output, seed = command.output, inputs.chains.seed
     checks = predictive_checks(run)
     validation = None
     if command.validate is not None:
@@ -284,32 +259,16 @@ def _write_risk(
         "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
     }  # fmt: skip
-    summary = risk_summary(result, seed=seed, **found)
+    summary = risk_summary(result, seed=inputs.chains.seed, **found)
 
-    def write_posterior(path):
-        data = to_inference_data(
-            run, result, parameters=output.keep_parameters, seed=seed, checks=checks
-        )
-        write_netcdf(data, path)
-
-    filing = filing_of(command.data.sample, command.filing)
-    of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
     write_table = functools.partial(
         write_records, result, ids=checked.ids, beside=checked.scores, bom=command.bom,
         first_row=command.first_row,
     )  # fmt: skip
-    write_files(out, {
-        "risk.json": functools.partial(write_json, summary),
-        **({} if output.no_records else {table_name(command): write_table}),
-        "run.json": functools.partial(write_json, done.settings | of_run),
-        "posterior.nc": write_posterior,
-        "report.html": lambda path: write_report(
-            path, result, command=output.command, seed=seed,
-            records=not output.no_records, filing=filing, first_row=command.first_row, **found,
-        ),
-        **recoding_file(command.data, inputs.changes.recoding),
-    })  # fmt: skip
-    return risk_message(command, summary, out)
+    tables = {table_name(command): write_table}
+    page = functools.partial(write_report, risk=result, first_row=command.first_row, **found)
+    write_risk(command, inputs, done, result, summary, checks, tables, page)
+    return risk_message(command, summary, done.out)
 
 
 def _coarser(

@@ -16,8 +16,9 @@ from bnp_models.data.bins import bin_columns, in_bins
 from bnp_models.data.display import counted
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
+from bnp_models.data.household_checks import NUMBERED_ANEW
 from bnp_models.data.household_columns import contradicted_sizes, household_columns
-from bnp_models.data.households import NUMBERED_ANEW, Households, read_households
+from bnp_models.data.households import Households, read_households
 from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
 from bnp_models.data.messages import as_option, listed

@@ -281,7 +281,8 @@ def compare(
     for i, ((name, model), model_key) in enumerate(zip(models.items(), model_keys, strict=True)):
         zeros = conditions if model.conditions_type is not None else None
         key_whole, *fold_keys = key_array(model_key, 1 + folds)
-        run_chains = partial(_sample, budget, checkpoint, f"model_{i + 1}", model, zeros, options)
+        folder = None if checkpoint is None else Path(checkpoint) / f"model_{i + 1}"
+        run_chains = partial(_sample, budget, folder, model, zeros, options)
         log_p, cut = [], []
         for f, (part, fold_key) in enumerate(zip(parts, fold_keys, strict=True)):
             rest = Microdata(table.schema, np.delete(table.codes, part, axis=0))
@@ -322,11 +323,11 @@ class _Budget:
 
 
 def _sample(
-    budget, checkpoint, of_model, model, zeros, options, of_part, table, key
+    budget, folder, model, zeros, options, of_part, table, key
 ) -> Run[Microdata, StructuralZeros]:
     """Chains of a model on a part of the sample, with a checkpoint of their own."""
-    if checkpoint is not None:
-        options = options | {"checkpoint": Path(checkpoint) / f"{of_model}_{of_part}"}
+    if folder is not None:
+        options = options | {"checkpoint": f"{folder}_{of_part}"}
     options = budget.options(options.get("num_samples", NUM_SAMPLES)) | options
     try:
         run = sample(model, table, key=key, conditions=zeros, **options)

@@ -64,7 +64,7 @@ def compositions_of(table: Households) -> Compositions:
     20
     """
     order = _member_order(table)
-    rows = composition_rows(table, order=order)
+    rows = composition_rows(table, order)
     distinct, first, of_household, counts = np.unique(
         rows, axis=0, return_index=True, return_inverse=True, return_counts=True
     )
@@ -72,18 +72,14 @@ def compositions_of(table: Households) -> Compositions:
     return Compositions(distinct, counts, of_household.reshape(-1), first, orders[first])
 
 
-def composition_rows(
-    table: Households, width: int | None = None, order: np.ndarray | None = None
-) -> np.ndarray:
+def composition_rows(table: Households, order: np.ndarray | None = None) -> np.ndarray:
     """Code households so that those of the same composition, and only these, have the same row.
 
     Parameters
     ----------
     table : Households
-        The households.
-    width : int, optional
-        Members for which a row has room; by default those of the largest household. Rows of
-        several tables can be compared if they have the same width.
+        The households. Rows of several tables can be compared if the tables have one schema and
+        their largest households the same size.
     order : (M,) integer array, optional
         Members by household and then by values, if it is known already.
 
@@ -95,7 +91,7 @@ def composition_rows(
     """
     order = _member_order(table) if order is None else order
     members = table.sizes - table.schema.num_heads
-    width = int(members.max()) if width is None else width
+    width = int(members.max())
     p = table.member_codes.shape[1]
     place = np.arange(len(order)) - np.repeat(np.cumsum(members) - members, members)
     of_members = np.full((table.n, width, p), -2, np.int32)

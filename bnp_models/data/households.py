@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.coding import not_plain
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
+from bnp_models.data.household_checks import (
+    checked_codes,
+    chosen_columns,
+    identify,
+    read_only,
+    require_constant,
+    require_one_head,
+    tell_of_numbers,
+)
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
@@ -22,16 +30,10 @@ from bnp_models.data.schema import (
     Levels,
     MicrodataError,
     Schema,
-    choose_variables,
     content_digest,
-    first_repeated,
     plain_label,
-    unknown_variable,
 )
 from bnp_models.data.text_files import AS_FOUND, Reading
-
-# Persons in a row of one household, on average, from which on a file is not shuffled.
-_TOGETHER = 1.5
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,17 +110,17 @@ class Households:
 
     def __post_init__(self):
         schema = self.schema
-        sizes = _read_only(self.sizes)
+        sizes = read_only(self.sizes)
         integral = np.issubdtype(np.asarray(self.sizes).dtype, np.integer)
         if sizes.ndim != 1 or not integral or (sizes < 1).any():
             raise MicrodataError(
                 "sizes are not a list of numbers of persons, each at least 1; correct them"
             )
         n = len(sizes)
-        household_codes = _checked_codes(
+        household_codes = checked_codes(
             self.household_codes, n, schema.household_variables, schema.num_household_levels
         )
-        member_codes = _checked_codes(
+        member_codes = checked_codes(
             self.member_codes,
             int(sizes.sum()) - n * schema.num_heads,
             schema.member_variables,
@@ -177,10 +179,10 @@ class Households:
         """
         check_kind(pd.DataFrame, "Households.from_frame(frame, household)", frame=frame)
         names = [str(name) for name in frame.columns]
-        columns = _chosen(variables, household, household_variables, names)
+        columns = chosen_columns(variables, household, household_variables, names)
         chosen = tuple(name for name in columns if name != household)
         persons = Microdata.from_frame(frame, chosen, levels)
-        of_household, ids = _identify(frame.iloc[:, names.index(household)], household)
+        of_household, ids = identify(frame.iloc[:, names.index(household)], household)
         if len(ids) < 2:
             raise MicrodataError(
                 "all persons are of one household; at least two are needed", column=household
@@ -204,7 +206,7 @@ class Households:
         """Households of coded persons, given each person's household (N,)."""
         chosen = persons.schema.variables
         for name in household_level:
-            _require_constant(persons, name, of_household, ids)
+            require_constant(persons, name, of_household, ids)
         sizes = np.bincount(of_household)
         schema = HouseholdSchema(
             persons.schema,
@@ -217,7 +219,7 @@ class Households:
         is_head = np.zeros(persons.n, dtype=bool)
         if head is not None:
             is_head = persons.codes[:, chosen.index(head[0])] == schema.head_code
-            _require_one_head(is_head, of_household, ids, head)
+            require_one_head(is_head, of_household, ids, head)
         # Household by household, the head first, in the order of the frame.
         rows = np.lexsort((np.arange(persons.n), ~is_head, of_household))
         codes = persons.codes[rows]
@@ -327,7 +329,7 @@ class Households:
     def member_household(self) -> np.ndarray:
         """The (M,) int32 index of each member's household, ascending."""
         members = self.sizes - self.schema.num_heads
-        return _read_only(np.repeat(np.arange(self.n), members))
+        return read_only(np.repeat(np.arange(self.n), members))
 
     @cached_property
     def size_blocks(self) -> tuple[SizeBlock, ...]:
@@ -489,182 +491,17 @@ def read_households(
         found = Households.from_frame(
             frame, household, household_variables, columns, declared, head
         )
-        _tell_of_numbers(path, found)
+        tell_of_numbers(path, found.of_household)
         return found
 
     return read_coded(
         path,
         levels,
-        lambda names: _chosen(variables, household, household_variables, names),
+        lambda names: chosen_columns(variables, household, household_variables, names),
         code,
         reading,
         (household, *household_variables, *(variables or ())),
         (household,),
-    )
-
-
-NUMBERED_ANEW = (
-    "numbered anew in each region or cluster, make one column of its name and the number"
-)
-"""End of the sentence on households whose numbers stand for several."""
-
-
-def _tell_of_numbers(path: str | PathLike, found: Households) -> None:
-    """Say that the rows of households are in several places, of a file that is not shuffled."""
-    of_household = np.empty(found.num_persons, np.int64)
-    of_household[found.rows] = np.repeat(np.arange(found.n), found.sizes)
-    places = _places(of_household)
-    several = int((places > 1).sum())
-    if 2 * several > found.n and _lie_together(places, found.num_persons):
-        _LOG.warning(
-            "%s: the rows of %d of %d households (%d to %d persons) are in several places of the "
-            "file; if households are %s",
-            path, several, found.n, found.sizes.min(), found.sizes.max(), NUMBERED_ANEW,
-        )  # fmt: skip
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only int32 copy."""
-    array = np.array(array, dtype=np.int32, order="C")
-    array.flags.writeable = False
-    return array
-
-
-def _checked_codes(
-    given: np.ndarray, n: int, variables: Sequence[str], num_levels: Sequence[int]
-) -> np.ndarray:
-    """Return (n, variables) codes, read-only; refuse other shapes and codes out of range."""
-    given = np.asarray(given)
-    if given.shape != (n, len(variables)):
-        raise MicrodataError(f"codes have shape {given.shape}; expected ({n}, {len(variables)})")
-    if not np.issubdtype(given.dtype, np.integer):
-        raise MicrodataError(f"codes have dtype {given.dtype}; expected integers")
-    outside = (given < -1) | (given >= np.array(num_levels, dtype=np.int64))
-    if outside.any():
-        i, j = np.argwhere(outside)[0]
-        raise MicrodataError(
-            f"code {given[i, j]} (index {i}) is not between -1 and {num_levels[j] - 1}",
-            column=variables[j],
-        )
-    return _read_only(given)
-
-
-def _chosen(
-    variables: Sequence[str] | None,
-    household: str,
-    household_variables: Sequence[str],
-    names: Sequence[str],
-) -> tuple[str, ...]:
-    """Return the columns to keep, in order, the identifier among them."""
-    if isinstance(household_variables, str):
-        raise MicrodataError(
-            f"household_variables is the text {quoted(household_variables)}; give a list of names"
-        )
-    if household not in names:
-        raise unknown_variable(household, names)
-    columns = choose_variables(variables, names)
-    if household not in columns:
-        columns = (household, *columns)
-    for name in household_variables:
-        if name == household:
-            raise MicrodataError(
-                "the household identifier cannot be a household variable; leave it out", column=name
-            )
-        if name not in names:
-            raise unknown_variable(name, names)
-        if name not in columns:
-            raise MicrodataError(
-                "a household variable is not among the variables chosen; add it there, or leave "
-                "it out",
-                column=name,
-            )
-    if (repeated := first_repeated(household_variables)) is not None:
-        raise MicrodataError("the variable is listed twice; list it once", column=repeated)
-    return columns
-
-
-def _identify(column: pd.Series, household: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each person's household, numbered as they first occur, and the n labels."""
-    missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
-    if missing.any():
-        raise MicrodataError(
-            "the household identifier is missing; fill it in or drop the row",
-            row=int(np.argmax(missing)),
-            column=household,
-        )
-    try:
-        of_household, ids = pd.factorize(column)
-    except TypeError:
-        raise not_plain(household) from None
-    return of_household, np.asarray(ids)
-
-
-def _require_constant(
-    persons: Microdata, variable: str, of_household: np.ndarray, ids: np.ndarray
-) -> None:
-    """Refuse a household variable that differs within a household."""
-    j = persons.schema.variables.index(variable)
-    column = persons.codes[:, j]
-    first = np.unique(of_household, return_index=True)[1]
-    differs = column != column[first][of_household]
-    if not differs.any():
-        return
-    row = int(np.argmax(differs))
-    before = int(first[of_household[row]])
-    labels = persons.schema.levels[j]
-
-    def shown(code):
-        return "missing" if code < 0 else quoted(labels[code])
-
-    raise MicrodataError(
-        f"value {shown(column[row])} but {shown(column[before])} in row {before} of the same "
-        f"household, {quoted(plain_label(ids[of_household[row]]))}"
-        f"{_in_places(of_household, of_household[row])}; make them the same, or leave it out of "
-        "the household variables",
-        row=row,
-        column=variable,
-    )
-
-
-def _require_one_head(
-    is_head: np.ndarray, of_household: np.ndarray, ids: np.ndarray, head: tuple[str, Label]
-) -> None:
-    """Refuse households without a head, or with several."""
-    heads = np.bincount(of_household, weights=is_head, minlength=len(ids)).astype(int)
-    wrong = np.flatnonzero(heads != 1)
-    if wrong.size == 0:
-        return
-    i = int(wrong[0])
-    count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
-    raise MicrodataError(
-        f"household {quoted(plain_label(ids[i]))} has {count} with the value {quoted(head[1])} "
-        f"({wrong.size} of {counted(len(ids), 'household')} {'is' if wrong.size == 1 else 'are'} "
-        f"without exactly one{_in_places(of_household, i)}); correct or drop such households, or "
-        "leave out the head",
-        row=int(np.argmax(of_household == i)),
-        column=head[0],
-    )
-
-
-def _places(of_household: np.ndarray) -> np.ndarray:
-    """Return in how many places of the file each household's rows are: (n,)."""
-    begins = np.append(True, np.diff(of_household) != 0)
-    return np.bincount(of_household[begins])
-
-
-def _lie_together(places: np.ndarray, num_persons: int) -> bool:
-    """Whether persons of a household follow each other, in these places, as in no shuffled file."""
-    return bool(num_persons >= _TOGETHER * places.sum())
-
-
-def _in_places(of_household: np.ndarray, household: int) -> str:
-    """Return words on a household whose rows are in several places, "" of another."""
-    places = _places(of_household)
-    if places[household] == 1 or not _lie_together(places, of_household.size):
-        return ""
-    return (
-        f"; the rows of this one are in {places[household]} places of the file: if households are "
-        + NUMBERED_ANEW
     )
 
 

@@ -4,7 +4,7 @@ import warnings
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,10 @@ import pandas as pd
 
 from bnp_models.data.frames import Tabular
 from bnp_models.inference.arviz import origin, read_draws, versions
-from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
+from bnp_models.inference.checkpoint import Checkpoint, CheckpointError, Saved
 from bnp_models.inference.run import Run, names_of_draw
 from bnp_models.inference.sampling import check_input, coded_input
-from bnp_models.inference.saving import EARLY, SAVED, as_key, made_of
+from bnp_models.inference.saving import EARLY, INPUT, SAVED, as_key, made_of, saved_part
 from bnp_models.inference.trace import Settings
 from bnp_models.models.model import ConditionsT, DataT, InfoT, Model, StateT, TableT
 from bnp_models.models.options import typed_key
@@ -24,14 +24,36 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
+@overload
+def load_run(
+    path: str | PathLike,
+    model: None = None,
+    table: Tabular | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
+    *,
+    key: None = None,
+) -> Run: ...
+
+
+@overload
 def load_run(
     path: str | PathLike,
     model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
-    table: Tabular,
+    table: Tabular | None = None,
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     *,
     key: jax.Array | None = None,
-) -> Run[TableT, ConditionsT]:
+) -> Run[TableT, ConditionsT]: ...
+
+
+def load_run(
+    path: str | PathLike,
+    model: Model | None = None,
+    table: Tabular | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
+    *,
+    key: jax.Array | None = None,
+) -> Run:
     """Read a run that `Run.save` wrote; it can be continued, evaluated and diagnosed like the run.
 
     Parameters
@@ -41,7 +63,9 @@ def load_run(
         True), path)`` or of `bnp-models synthesize`. A run from such a file cannot be continued,
         because the file has no states of chains.
     model, table, conditions
-        As they were given to `sample`; they are not in the folder or file.
+        As they were given to `sample`. A folder has them, except for what `Run.save` cannot write:
+        models of a user's own class, rules that are Python functions, and samples with unusual
+        labels. A file does not have them.
     key
         Only for a file: a key for functions that compute something from the draws.
 
@@ -54,9 +78,10 @@ def load_run(
     ------
     CheckpointError
         If there is no saved run, a file is damaged, or the run has another model, sample or
-        conditions.
+        conditions than are given.
     ValueError
-        If a netCDF file lacks arrays of the model, or a key is missing or not needed.
+        If the model, the sample or the conditions must be given, a netCDF file lacks arrays of the
+        model, or a key is missing or not needed.
 
     Warns
     -----
@@ -67,50 +92,73 @@ def load_run(
     Examples
     --------
     >>> run.save("chains")
-    >>> again = bnp.load_run("chains", run.model, table)
+    >>> again = bnp.load_run("chains")
     >>> bnp.extend(again, 10).draws["alpha"].shape
     (2, 30)
     """
     key = None if key is None else typed_key(key)
-    coded, limits = coded_input("load_run(path, model, table)", model, table, conditions)
-    check_input(model, coded, limits)
     if (key is None) == Path(path).is_file():
         raise ValueError(
             f"{path}: the draws of a netCDF file need a key, such as key=jax.random.key(0)"
             if key is None else f"{path}: a saved run has its own key; leave out key"
         )  # fmt: skip
     if key is not None:
-        return cast(Run[TableT, ConditionsT], _of_netcdf(path, model, coded, limits, key))
+        if model is None or table is None:
+            raise ValueError(
+                f"{path}: a netCDF file has neither the model nor the sample; give load_run(path, "
+                "model, table, key=...)"
+            )
+        return _of_netcdf(path, *_checked(model, table, conditions), key)
     saved = Checkpoint(path, SAVED).load()
     if saved is None:
         raise CheckpointError(f"{path}: has no saved run; write one with run.save({str(path)!r})")
-    entries = saved.progress
-    for name, value in made_of(model, coded, limits).items():
+    _warn_of_versions(path, saved.progress["versions"])
+    return _of_folder(path, saved, {"model": model, "sample": table, "conditions": conditions})
+
+
+def _checked(model: Model, table: Tabular, conditions: Any) -> tuple[Model, Any, Any]:
+    """Model, coded sample and coded conditions, after checking that they fit."""
+    coded, limits = coded_input("load_run(path, model, table)", model, table, conditions)
+    check_input(model, coded, limits)
+    return model, coded, limits
+
+
+def _warn_of_versions(path: str | PathLike, saved: dict[str, str]) -> None:
+    """Warn if a run was saved with other versions of packages than the present ones."""
+    now = versions()
+    if others := [f"{name} {x}" for name, x in saved.items() if now.get(name) != x]:
+        warnings.warn(
+            f"{path}: saved with {', '.join(others)}; further draws may be rounded differently",
+            stacklevel=3,
+        )
+
+
+def _of_folder(path: str | PathLike, saved: Saved, given: dict[str, Any]) -> Run:
+    """Run of a folder; parts of the input that are not given are those that the folder has."""
+    entries, (draws,) = saved.progress, saved.segments
+    model, table, conditions = _checked(*(
+        saved_part(path, name, entries["input"], draws) if value is None else value
+        for name, value in given.items()
+    ))  # fmt: skip
+    for name, value in made_of(model, table, conditions).items():
         if entries["made_of"][name] != value:
             raise CheckpointError(
                 f"{path}: the {name} of the saved run is another than the one that is given"
                 + (f": {entries['made_of'][name]}" if name == "model" else "")
             )
-    now = versions()
-    if others := [f"{name} {x}" for name, x in entries["versions"].items() if now.get(name) != x]:
-        warnings.warn(
-            f"{path}: saved with {', '.join(others)}; further draws may be rounded differently",
-            stacklevel=2,
-        )
-    settings = _settings(entries["settings"])
-    (draws,) = saved.segments
     own_key, of_sampling = map(as_key, entries["keys"])
     assert own_key is not None
+    other = (EARLY, INPUT)
     return Run(
         model=model,
-        table=coded,
-        settings=settings,
-        draws={name: x for name, x in draws.items() if not name.startswith(EARLY)},
+        table=table,
+        settings=_settings(entries["settings"]),
+        draws={name: x for name, x in draws.items() if not name.startswith(other)},
         key=own_key,
-        state=_state(model, coded, limits, entries["capacity"], saved.state),
+        state=_state(model, table, conditions, entries["capacity"], saved.state),
         capacity=entries["capacity"],
         growth=tuple((sweep, capacity) for sweep, capacity in entries["growth"]),
-        conditions=limits,
+        conditions=conditions,
         seconds=entries["seconds"],
         device=entries["device"],
         origin=of_sampling,

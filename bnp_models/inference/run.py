@@ -211,10 +211,14 @@ class Run(Generic[TableC, ConditionsC]):
 
         Notes
         -----
-        The folder has draws, states, keys, settings and versions, in the format of checkpoints. It
-        does not have the model, the sample and the conditions, of which it has digests, nor the
-        target (`until`). The states have values that were drawn for each record: only the owner of
-        the folder can read it.
+        **The folder contains the records of the sample. It must be kept as safe as the sample is.**
+        Only its owner can read it.
+
+        The folder has the model, the sample, the structural zeros or rules, draws, states, keys,
+        settings and versions, in the format of checkpoints: JSON and NumPy arrays, no pickle. It
+        does not have the target (`until`). `load_run` must be given what cannot be written: a model
+        of a user's own class, rules that are Python functions, and a sample with labels that are
+        neither text, numbers nor None.
         """
         write_run(self, path)
 

@@ -1,4 +1,4 @@
-"""Runs as folders in the format of checkpoints; the sample and the model are not in them."""
+"""Runs as folders in the format of checkpoints, with the model, the sample and the conditions."""
 
 from dataclasses import asdict
 from os import PathLike
@@ -9,13 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.inference.arviz import versions
-from bnp_models.inference.checkpoint import Checkpoint
+from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
+from bnp_models.inference.saved_input import Arrays, NotWritableError, as_json, from_json
 
 SAVED = "saved run"
 """Fingerprint of the folders of whole runs, whose model and data are compared one by one."""
 
 EARLY = "warm-up: "
 """Beginning of the names of draws of the warm-up."""
+
+INPUT = "input: "
+"""Beginning of the names of arrays of the model, the sample and the conditions."""
 
 
 def made_of(model: Any, table: Any, conditions: Any) -> dict[str, str]:
@@ -28,8 +32,11 @@ def made_of(model: Any, table: Any, conditions: Any) -> dict[str, str]:
 
 
 def write_run(run: Any, path: str | PathLike) -> None:
-    """Write all but the model, the sample and the conditions of a run into a folder."""
+    """Write a run into a folder; what cannot be written of its input is left out, with a reason."""
+    of_input = {"model": run.model, "sample": run.table, "conditions": run.conditions}
+    entries, arrays = _written_input(of_input)
     progress = {
+        "input": entries,
         "made_of": made_of(run.model, run.table, run.conditions),
         "versions": versions(),
         "settings": asdict(run.settings),
@@ -42,7 +49,45 @@ def write_run(run: Any, path: str | PathLike) -> None:
     early = {f"{EARLY}{name}": values for name, values in run.warmup_draws.items()}
     store = Checkpoint(path, SAVED)
     store.clear()
-    store.save(progress, [np.asarray(x) for x in jax.tree.leaves(run.state)], run.draws | early)
+    leaves = [np.asarray(x) for x in jax.tree.leaves(run.state)]
+    store.save(progress, leaves, run.draws | early | arrays)
+
+
+def _written_input(of_input: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """Parts of the input as JSON by name, and the arrays of all of them."""
+    entries: dict[str, Any] = {}
+    arrays: Arrays = {}
+    for name, value in of_input.items():
+        own: Arrays = {}
+        try:
+            entries[name] = {"value": as_json(value, own, f"{INPUT}{name} ")}
+        except NotWritableError as error:
+            entries[name] = {"left out": str(error)}
+        else:
+            arrays |= own
+    return entries, arrays
+
+
+def saved_part(path: str | PathLike, name: str, entries: dict[str, Any], arrays: Arrays) -> Any:
+    """Return the model, the sample or the conditions of a saved run.
+
+    Raises
+    ------
+    ValueError
+        If it was left out.
+    CheckpointError
+        If it cannot be made with this version of the package.
+    """
+    argument = "table" if name == "sample" else name
+    give = f"give load_run(path, {argument}=...), as it was given to sample"
+    if "left out" in entries[name]:
+        raise ValueError(f"{path}: has no {name} ({entries[name]['left out']}); {give}")
+    try:
+        return from_json(entries[name]["value"], arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: the {name} cannot be read with this version of bnp-models ({error!r}); {give}"
+        ) from error
 
 
 def _plain(key: jax.Array) -> dict[str, Any]:

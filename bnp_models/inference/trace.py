@@ -9,7 +9,7 @@ draws to buffers on the devices (`empty_buffers`, `write`) and ends before they 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,25 @@ class Every(NamedTuple):
     def number(self, sweeps):
         """Number of draws that are kept in so many sweeps."""
         return (sweeps > self.first) * (sweeps - self.first) // self.step
+
+
+class ChainOptions(TypedDict, total=False):
+    """Type of a dictionary of arguments that several calls of `sample` share.
+
+    It may have `num_chains`, `num_warmup`, `num_samples` and `thin`. Type checkers accept
+    ``**chains`` only if they know which arguments it has.
+
+    Examples
+    --------
+    >>> chains: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 20, "num_samples": 20}
+    >>> bnp.sample(model, table, key=jax.random.key(0), **chains).settings.num_samples
+    20
+    """
+
+    num_chains: int
+    num_warmup: int
+    num_samples: int
+    thin: int
 
 
 @dataclass(frozen=True)

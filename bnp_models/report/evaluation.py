@@ -7,8 +7,8 @@ import numpy as np
 
 from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.writing import write_text
-from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, share_entries
 from bnp_models.evaluation.proportion_estimates import Proportions
+from bnp_models.evaluation.result import BAD_RATIO, Evaluation, share_entries
 from bnp_models.report.pages import environment, of_chains
 from bnp_models.report.plots import COLOURS, INK, as_svg, new_axes
 

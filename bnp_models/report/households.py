@@ -15,21 +15,16 @@ from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.risk import NUM_RISKIEST
 from bnp_models.report.summaries import (
-    allows_verdict,
+    entries_of_chains,
     figures_of,
-    level_prior,
     of_ties,
     p_zero,
-    stopping,
     timing,
-    usable,
     warnings_with,
 )
 from bnp_models.risk.households import HouseholdRisk
-from bnp_models.risk.population import PopulationRisk
-from bnp_models.risk.verdict import Limits, VerdictEntry, figures_of_draws, judge
+from bnp_models.risk.verdict import Limits
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
-from bnp_models.version import __version__
 
 
 def household_risk_summary(
@@ -63,16 +58,12 @@ def household_risk_summary(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     run, units = risk.run, risk.households
     schema = run.table.schema.table
-    use = usable(diagnosis, units, checks, None)
     of_rules: dict[str, Any] = {}
     if run.conditions is not None:
         of_rules = {
             "p_zero": p_zero(run.at_kept_arrays(run.draws["log_feasible"], units.thin)),
             "rules_in_words": [str(rule) for rule in run.conditions],
         }
-    found: dict[str, Any] = {name: figures_of(vars(units)[name]) for name in (
-        "tau1", "tau1_conditional", "tau2", "tau2_conditional"
-    )}  # fmt: skip
     return HouseholdRiskDocument(
         model=run.model.name,
         n=run.table.n,
@@ -83,17 +74,7 @@ def household_risk_summary(
         sample_uniques=units.sample_uniques,
         households=_of_households(risk),
         persons=_of_persons(risk),
-        seed=seed,
-        version=__version__,
-        device=run.device,
-        **found,
-        usable=use,
-        verdict=_verdict(units, limits, *allows_verdict(diagnosis, units, checks)),
-        diagnostics=diagnosis.figures,
-        stopping=stopping(run, diagnosis),
-        modes=diagnosis.modes.document(),
-        components=np.mean(run.draws["components"]),
-        level_prior=level_prior(run),
+        **entries_of_chains(run, units, diagnosis, (checks,), limits, seed, "household"),
         checks=None if checks is None else checks.document(),
         **of_rules,
         **of_ties(units),
@@ -134,18 +115,6 @@ def _of_persons(risk: HouseholdRisk) -> PersonsEntry:
         tau2=None if own is None else figures_of(own.tau2),
         found=risk.r_household.sum(),
     )
-
-
-def _verdict(
-    units: PopulationRisk, limits: Limits | None, allowed: bool, why: str
-) -> VerdictEntry | None:
-    """Entry "verdict", by the limits of households; None without limits."""
-    if limits is None or not limits.given:
-        return None
-    tau1 = figures_of_draws(units.tau1, units.run.settings.superchain)
-    return judge(
-        tau1, units.r1, limits, allowed, why, r1_error=units.r1_error, unit="household"
-    ).document()
 
 
 def render_household_report(

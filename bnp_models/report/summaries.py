@@ -1,6 +1,7 @@
 """Summaries of a run or a risk as JSON values: the content of risk.json and run.json."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,11 +33,14 @@ from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.missing_keys import MissingEntry, num_incomplete
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
-from bnp_models.risk.verdict import Limits, VerdictEntry, figures_of_draws, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros
+
+Judges: TypeAlias = Sequence[PredictiveChecks | Validation | None]
+"""Predictive checks and a validation, whose warnings are signs of a misfit; None: not made."""
 
 
 def figures_of(draws: np.ndarray) -> FiguresEntry:
@@ -94,7 +98,6 @@ def risk_summary(
     if run.conditions is not None:
         log_feasible = run.at_kept_arrays(run.draws["log_feasible"], risk.thin)
         of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run.conditions)}
-    tau1, use = figures_of(risk.tau1), usable(diagnosis, risk, checks, validation)
     return ChainsRiskDocument(
         model=run.model.name,
         n=run.table.n,
@@ -105,20 +108,7 @@ def risk_summary(
         sample_uniques=risk.sample_uniques,
         missing=_of_missing(risk),
         weights=_of_weights(risk.run),
-        seed=seed,
-        version=__version__,
-        device=run.device,
-        tau1=tau1,
-        tau1_conditional=figures_of(risk.tau1_conditional),
-        tau2=figures_of(risk.tau2),
-        tau2_conditional=figures_of(risk.tau2_conditional),
-        usable=use,
-        verdict=_verdict(risk, limits, *allows_verdict(diagnosis, risk, checks, validation)),
-        diagnostics=diagnosis.figures,
-        stopping=stopping(run, diagnosis),
-        modes=diagnosis.modes.document(),
-        components=np.mean(run.draws["components"]),
-        level_prior=level_prior(run),
+        **entries_of_chains(run, risk, diagnosis, (checks, validation), limits, seed),
         **of_region,
         checks=None if checks is None else checks.document(),
         validation=None if validation is None else validation.document(),
@@ -129,6 +119,55 @@ def risk_summary(
         warnings=warnings_with(diagnosis, checks, validation),
         **timing(run),
     )
+
+
+def entries_of_chains(
+    run: Run,
+    risk: PopulationRisk,
+    diagnosis: Diagnosis,
+    judges: Judges,
+    limits: Limits | None,
+    seed: int | None,
+    unit: str = "record",
+) -> dict[str, Any]:
+    """Entries "seed" to "level_prior" of risk.json, for records and for households.
+
+    Parameters
+    ----------
+    run
+        The run, or the law of the sample in it.
+    risk
+        Risk of the units, records or households.
+    diagnosis, limits, seed
+        As for `risk_summary`.
+    judges
+        Predictive checks and a validation, as far as there are any.
+    unit
+        As for `judge`.
+    """
+    verdict = None
+    if limits is not None and limits.given:
+        verdict = judge(
+            figures_of_draws(risk.tau1, risk.run.settings.superchain), risk.r1, limits,
+            *allows_verdict(diagnosis, risk, *judges), r1_error=risk.r1_error, unit=unit,
+        ).document()  # fmt: skip
+    usable, why = _usable(diagnosis, risk, judges)
+    return {
+        "seed": seed,
+        "version": __version__,
+        "device": run.device,
+        "tau1": figures_of(risk.tau1),
+        "tau1_conditional": figures_of(risk.tau1_conditional),
+        "tau2": figures_of(risk.tau2),
+        "tau2_conditional": figures_of(risk.tau2_conditional),
+        "usable": UsableEntry(tau1=usable, why=why),
+        "verdict": verdict,
+        "diagnostics": diagnosis.figures,
+        "stopping": stopping(run, diagnosis),
+        "modes": diagnosis.modes.document(),
+        "components": np.mean(run.draws["components"]),
+        "level_prior": level_prior(run),
+    }
 
 
 def _of_missing(risk: PopulationRisk) -> MissingEntry | None:
@@ -142,50 +181,28 @@ def _of_missing(risk: PopulationRisk) -> MissingEntry | None:
     )
 
 
-def usable(
-    diagnosis: Diagnosis,
-    risk: PopulationRisk,
-    checks: PredictiveChecks | None,
-    validation: Validation | None,
-) -> UsableEntry:
-    """Entry "usable": whether tau_1 can be used, and a sentence that says why."""
-    verdict, why = diagnosis.verdict("tau1", _misfits(risk, checks, validation))
-    return UsableEntry(tau1=verdict, why=why)
+def _usable(diagnosis: Diagnosis, risk: PopulationRisk, judges: Judges) -> tuple[bool, str]:
+    """Whether tau_1 can be used, and a sentence that says why."""
+    return diagnosis.verdict("tau1", _misfits(risk, judges))
 
 
-def _misfits(
-    risk: PopulationRisk, checks: PredictiveChecks | None, validation: Validation | None
-) -> list[str]:
+def _misfits(risk: PopulationRisk, judges: Judges) -> list[str]:
     """Signs that the model does not fit, in words."""
-    found = [x.warnings() for x in (checks, validation) if x is not None] + [risk.imprecise()]
+    found = [x.warnings() for x in judges if x is not None] + [risk.imprecise()]
     return [sentence.split(":")[0] for sentences in found for sentence in sentences]
 
 
 def allows_verdict(
-    diagnosis: Diagnosis,
-    risk: PopulationRisk,
-    checks: PredictiveChecks | None = None,
-    validation: Validation | None = None,
+    diagnosis: Diagnosis, risk: PopulationRisk, *judges: PredictiveChecks | Validation | None
 ) -> tuple[bool, str]:
     """Whether `judge` may compare tau_1 with limits, and a sentence on whether tau_1 can be used.
 
     Chains that have not converged do not forbid it, because `judge` takes their Monte Carlo error
     into account. A model that does not fit does, and so do chains whose error is not known.
     """
-    use = usable(diagnosis, risk, checks, validation)
+    usable, why = _usable(diagnosis, risk, judges)
     known = diagnosis.figures["tau1"]["rhat"] is not None
-    allowed = use["tau1"] or (known and not _misfits(risk, checks, validation))
-    return allowed, use["why"]
-
-
-def _verdict(
-    risk: PopulationRisk, limits: Limits | None, allowed: bool, why: str
-) -> VerdictEntry | None:
-    """Entry "verdict", where there are limits."""
-    if limits is None or not limits.given:
-        return None
-    tau1 = figures_of_draws(risk.tau1, risk.run.settings.superchain)
-    return judge(tau1, risk.r1, limits, allowed, why, r1_error=risk.r1_error).document()
+    return usable or (known and not _misfits(risk, judges)), why
 
 
 def level_prior(run: Run) -> LevelPriorEntry:

@@ -31,7 +31,7 @@ alone. It is computed from the persons' r_2 for comparison.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -100,8 +100,10 @@ class HouseholdRisk:
     persons: PopulationRisk | None
     """Risk of the persons by their own values. None if the rules give no closed form for it."""
 
-    share: ClassVar[float] = 1.0
-    """Part of tau_1 that is taken from the chains: all of it."""
+    @property
+    def share(self) -> float:
+        """Part of tau_1 that is taken from the chains: all of it."""
+        return 1.0
 
     @property
     def population_size(self) -> int:
@@ -139,15 +141,7 @@ class HouseholdRisk:
         if self.persons is None:
             return np.full(self.run.table.n, np.nan)
         log_rest = np.log1p(-np.minimum(self._own[1], 1 - 1e-16))
-        return -np.expm1(np.bincount(self.home, log_rest, self.run.table.n))
-
-    @cached_property
-    def home(self) -> np.ndarray:
-        """(N,) index of the household of each person, in the order of the file."""
-        table = self.run.table
-        home = np.empty(table.num_persons, np.int64)
-        home[table.rows] = np.repeat(np.arange(table.n), table.sizes)
-        return home
+        return -np.expm1(np.bincount(self.run.table.of_household, log_rest, self.run.table.n))
 
     @cached_property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +162,7 @@ class HouseholdRisk:
         and for persons separately, so that the person's own r_1 may be estimated to be larger; it
         is then the larger one.
         """
-        return np.fmax(self.r1[self.home], self._own[0])
+        return np.fmax(self.r1[self.run.table.of_household], self._own[0])
 
     def household_table(self) -> pd.DataFrame:
         """One row per household, riskiest first: household, f, r1, r2 and hierarchical.
@@ -194,7 +188,7 @@ class HouseholdRisk:
         persons = table.persons
         frame = labels_of(persons.schema, persons.codes)
         frame.insert(0, "row", np.arange(persons.n))
-        ids = pd.Series(table.ids[self.home]).infer_objects()
+        ids = pd.Series(table.ids[table.of_household]).infer_objects()
         frame.insert(1, table.schema.household, ids)
         cells = persons.cells()
         frame["f"] = cells.counts[cells.record_cell]
@@ -281,16 +275,8 @@ def household_risk(
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
     laws = _Laws(run)
-    found, persons = compositions_of(run.table), run.table.persons
-    units = [
-        _Unit(
-            _as_records(found), int(population_size),
-            laws.of_households(run.table.select(found.first), found.log_orders),
-        )
-    ]  # fmt: skip
-    if knows_persons(laws.data):
-        number = round(population_size * persons.n / run.table.n)
-        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
+    found = compositions_of(run.table)
+    units = _units(laws, found, int(population_size))
     unseen: list[Any] = [None] * len(units)
     if ties != "off":
         unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
@@ -423,6 +409,17 @@ class _Laws:
             return log_p - logsumexp(log_possible + persons_of_size, axis=1, keepdims=True)
 
         return log_probability
+
+
+def _units(laws: _Laws, found: Compositions, population_size: int) -> list[_Unit]:
+    """Households, and their persons if their own risk has a closed form."""
+    table, persons = laws.run.table, laws.run.table.persons
+    of_compositions = laws.of_households(table.select(found.first), found.log_orders)
+    units = [_Unit(_as_records(found), population_size, of_compositions)]
+    if knows_persons(laws.data):
+        number = round(population_size * persons.n / table.n)
+        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
+    return units
 
 
 def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:

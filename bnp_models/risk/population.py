@@ -11,7 +11,6 @@ doi:10.1198/016214507000001328; Battiston & Rimella 2024, section 3.2.2 and appe
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -124,13 +123,15 @@ class PopulationRisk:
         warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
         return self.overdispersion
 
-    share: ClassVar[float] = 1.0
-    """Part of tau_1 that is taken from the chains: all of it."""
-
     @cached_property
     def law(self) -> RecordsRun:
         """Run on the records without weight classes; the run itself if there are no weights."""
         return sample_law(self.run)
+
+    @property
+    def share(self) -> float:
+        """Part of tau_1 that is taken from the chains: all of it."""
+        return 1.0
 
     @property
     def is_known(self) -> bool:

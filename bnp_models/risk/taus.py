@@ -216,6 +216,8 @@ class RiskSums:
             for draws in (self.by_draw, self.of_correction)
         )
         number, rows = math.prod(shape), self.rows
+        # Of a chain with one draw, the second batch is empty.
+        drawn = np.bincount(self.batches, minlength=len(self.r1_of_batches))
         order = np.argsort(rows)
         if self.random:
             order = order[self.alone[order] > 0]
@@ -227,7 +229,7 @@ class RiskSums:
             "relative_error": float(np.median(by_draw.pop("error"))),
             "rows": rows[order],
             "r1": (self.r1 / number)[order],
-            "r1_error": errors_of_means(self.r1_of_batches, np.bincount(self.batches))[order],
+            "r1_error": errors_of_means(self.r1_of_batches, drawn)[order],
             "r2": (self.r2[: len(rows)] / number)[order],
             "overdispersion": OverdispersionDraws(**of_correction) if of_correction else None,
             "r2_of_cells": r2_of_cells,

@@ -2,16 +2,16 @@
 
 The limit of tau_1 is on the number of population uniques among the records. A verdict is
 
-- no if the mean is above the limit;
+- no if the posterior mean, the expected number, is above the limit;
 - yes if the whole 95% interval is at or below the limit; a mean just below the limit is not enough,
   because the true number may well be above it;
-- "unknown" if the limit is between the mean and the upper end of the interval, or if the model does
-  not fit by the checks. `protect` makes a file whose verdict is yes.
+- "unknown" otherwise: if the limit is between the mean and the upper end of the interval, or if the
+  model does not fit by the checks. `protect` makes a file whose verdict is yes.
 
-Chains give the mean and the ends of the interval with a Monte Carlo error. The figure that decides
-must be on the same side of the limit if it is moved towards the limit by `MARGIN` standard errors;
-otherwise the verdict is "unknown". So short chains decide where the figures are far from the limit,
-and longer chains seldom change the verdict (experiments/accuracy/verdict_length).
+Chains give the mean and the upper end with a Monte Carlo error. The one that decides must be on the
+same side of the limit if it is moved towards the limit by `MARGIN` standard errors; otherwise the
+verdict is "unknown". So short chains decide where the limit is far from both figures, and longer
+chains seldom change the verdict (experiments/accuracy/verdict_length).
 
 The limit of records applies to r_1 of every record, the posterior probability that the record is
 unique in the population. r_1 is a probability already, so that it has no interval, but it has a
@@ -161,7 +161,7 @@ def figures_of_draws(tau1: np.ndarray, superchain: int = 1) -> dict[str, float]:
     errors = monte_carlo_errors(tau1, superchain)
     return {
         "mean": float(tau1.mean()), "q025": float(low), "q975": float(high),
-        "error_mean": errors.mean, "error_q025": errors.low, "error_q975": errors.high,
+        "error_mean": errors.mean, "error_q975": errors.high,
     }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ time in proportion to the number of its members, whatever the number of rules is
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -73,11 +72,6 @@ class HeadForm:
     at_most: tuple[tuple[np.ndarray, int], ...]
     apart: tuple[tuple[np.ndarray, np.ndarray], ...]
     rest: Rules
-
-    @cached_property
-    def member_variables_read(self) -> tuple[str, ...]:
-        """Names of the member columns."""
-        return tuple(self.schema.member_variables[j] for j in self.columns.member)
 
     def household_level(self, household_codes: np.ndarray) -> np.ndarray:
         """Return the joint level b, (...), of (..., q) household codes."""

@@ -31,7 +31,7 @@ from bnp_models.inference.run import HouseholdsRun, Run, is_of_households, space
 from bnp_models.inference.simulated_households import simulate_households
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows, label_type
-from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Completes
 from bnp_models.models.nested.probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
@@ -346,11 +346,12 @@ def _sizes(run: HouseholdsRun, number: int, key: jax.Array) -> dict[int, tuple[i
     """Households of each size, in the sample and in replicates whose sizes are drawn too."""
     sizes, observed = np.unique(run.table.sizes, return_counts=True)
     data = run.model.prepare(run.table, run.conditions)
-    rng = numpy_generator(jax.random.fold_in(key, _SIZES))
+    key_possible, key_counts = Keys(jax.random.fold_in(key, _SIZES), 2)
+    rng = numpy_generator(key_counts)
     replicated = []
     for m, draw in enumerate(spaced_draws(run, number)):
         of_draw = {name: draw[name][None] for name in NESTED} | {"number": np.array([m])}
-        log_p = np.asarray(log_possible_by_size(of_draw, data, key), float)[0]
+        log_p = np.asarray(log_possible_by_size(of_draw, data, key_possible), float)[0]
         replicated.append(rng.multinomial(run.table.n, softmax(log_p)))
     of_size = np.transpose(replicated).tolist()
     return {

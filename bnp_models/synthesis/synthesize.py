@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -42,6 +43,32 @@ METHODS = ("predictive", "balanced", "calibrated")
 # Pool from which balanced files are drawn: records for each record of a file, smallest and largest
 # number of records, and number of draws from which they are simulated.
 _POOLED, _LEAST_POOLED, _MOST_POOLED, _POOLED_DRAWS = 20, 100_000, 20_000_000, 50
+
+
+@overload
+def synthesize(
+    run: Run[ContingencyTable, Any],
+    num_datasets: int = 5,
+    num_rows: int | None = None,
+    *,
+    key: jax.Array | None = None,
+    method: str = "predictive",
+    keep: Sequence[str] = (),
+    given: Mapping[str, Label | Sequence[Label]] | None = None,
+) -> list[ContingencyTable]: ...
+
+
+@overload
+def synthesize(
+    run: Run,
+    num_datasets: int = 5,
+    num_rows: int | None = None,
+    *,
+    key: jax.Array | None = None,
+    method: str = "predictive",
+    keep: Sequence[str] = (),
+    given: Mapping[str, Label | Sequence[Label]] | None = None,
+) -> list[pd.DataFrame]: ...
 
 
 def synthesize(

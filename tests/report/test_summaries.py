@@ -37,7 +37,7 @@ def test_groups_and_dimensions(small, arviz):
     posterior, stats = data["posterior"], data["sample_stats"]
     assert set(posterior.data_vars) == {
         "components", "alpha", "alpha0", "alpha_rate", "log_feasible", "tau1", "tau1_conditional",
-        "tau2", "tau2_conditional", "log_likelihood", "tie_shape", "tie_exponent",
+        "tau2", "tau2_conditional", "total_log_likelihood", "tie_shape", "tie_exponent",
     }  # fmt: skip
     assert set(stats.data_vars) == {
         "tables", "log_likelihood_items", "left_over", "augmented", "accepted_tilts",
@@ -102,7 +102,7 @@ def test_a_thinned_risk_thins_everything(small):
 def test_latent_class_runs(latent):
     data = bnp.to_inference_data(latent.run, parameters=True)
     assert set(data["posterior"].data_vars) == {
-        "alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda",
+        "alpha", "components", "total_log_likelihood", "log_feasible", "log_pi", "log_lambda",
         "level_shape",
     }  # fmt: skip
     stats = set(data["sample_stats"].data_vars)

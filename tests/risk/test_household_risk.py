@@ -263,7 +263,7 @@ def _one_order(patch):
 
 
 def _head_among_the_members(patch):
-    right = households.compositions
+    right = households.compositions_of
 
     def wrong(table):
         found = right(table)

@@ -69,6 +69,12 @@ def test_records_sum_to_the_conditional_expectation(small):
     assert all(first[name] == frame.loc[first["row"], name] for name in frame)
 
 
+def test_one_draw_of_each_chain_gives_a_risk_without_errors(small):
+    risk = bnp.population_risk(small.run, 20_000, thin=30)
+    assert risk.tau1.shape == (2, 1)
+    assert np.isnan(risk.r1_error).all() and np.isfinite(risk.r1).all()
+
+
 def test_counts_agree_with_their_conditional_expectation(small):
     """The count's spread is wider, its mean the same, in a population that leaves some uniques."""
     risk = bnp.population_risk(small.run, 600, ties="off")

@@ -26,7 +26,7 @@ def test_head_form_agrees_with_the_rules(head, seed):
         rules = rules.without("0", "1", "2", "13", "16", "17")
     form = head_form(rules, households)
     assert form.pair_ok.shape == (len(form.head_ok), len(form.heads), len(form.is_head))
-    assert form.member_variables_read == (
+    assert tuple(form.schema.member_variables[j] for j in form.columns.member) == (
         ("relate", "age", "sex") if seed == 4 else ("relate", "age", "sex", "race")
     )
     # Rules that compare other members with each other, and Python, are left over.

@@ -92,7 +92,7 @@ class HouseholdTargets(Targets[Households]):
         table = self.table
         person = np.empty(table.num_persons, int)
         person[table.rows] = np.arange(table.num_persons)
-        household = np.repeat(np.arange(table.n), table.sizes)[person]
+        household = table.of_household
         if rows is None:
             candidates = np.flatnonzero(complete[household])
             cells = group_cells(table.persons.codes[candidates], table.schema.table.num_levels)

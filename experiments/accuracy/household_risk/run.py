@@ -87,7 +87,7 @@ def measure(case: dict, frame: pd.DataFrame) -> dict:
     log_rest = np.log1p(-np.minimum(risk._own[0], 1 - 1e-12))
     figures = bnp.convergence(run, risk)
     return row | {
-        "hierarchical_r1": -np.expm1(np.bincount(risk.home, log_rest)).sum(),
+        "hierarchical_r1": -np.expm1(np.bincount(risk.run.table.of_household, log_rest)).sum(),
         "hierarchical_r2": risk.hierarchical.sum(),
         "naive": found["sample_uniques"] * table.n / everybody.n,
         "rhat_tau1": figures["tau1"]["rhat"],
