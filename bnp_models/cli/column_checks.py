@@ -2,6 +2,7 @@
 
 import logging
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -60,7 +61,9 @@ def tell_of_households(data: Data, table: Records) -> None:
     if not isinstance(table, Microdata):
         return
     beside = {data.id, data.weights, *table.schema.variables}
-    others = [n for n in columns_of_file(data.sample, reading_of(data)) if n not in beside]
+    # Only columns that can be read: with a name of their own.
+    times = Counter(columns_of_file(data.sample, reading_of(data)))
+    others = [n for n, number in times.items() if n and number == 1 and n not in beside]
     named = [name for name in others if is_household_name(name)]
     rest = [name for name in others if name not in named]
     if len(rest) > _MOST_READ or table.n > _MANY_RECORDS:

@@ -167,7 +167,8 @@ def _taking_zeros(command: str) -> list[str]:
     return [
         name
         for name in MODELS_OF[command]
-        if name not in CELL_MODELS and MODELS[name].load().conditions_type is not None
+        if name not in (*CELL_MODELS, *HOUSEHOLD_MODELS)
+        and MODELS[name].load().conditions_type is not None
     ]
 
 

@@ -20,7 +20,7 @@ import pytest
 from commands import one_line, untimed
 
 import bnp_models as bnp
-from bnp_models.cli import datasets, parts, runs
+from bnp_models.cli import datasets, parts, risk_files, runs
 from bnp_models.cli import risk as cli_risk
 from bnp_models.cli.main import main
 from bnp_models.data.source import file_digest
@@ -205,7 +205,7 @@ def test_a_file_that_fails_loses_no_other(done, files, tmp_path, capsys, monkeyp
     """Its draws stay in the checkpoint, and `--resume` makes it."""
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(cli_risk, "write_netcdf", missing_package)
+        patch.setattr(risk_files, "write_netcdf", missing_package)
         patch.setattr(cli_risk, "write_report", fault)
         assert main(risk_arguments(files, out)) == 1
     said = capsys.readouterr().err
@@ -220,7 +220,7 @@ def test_a_file_that_fails_loses_no_other(done, files, tmp_path, capsys, monkeyp
     assert untimed(out) == untimed(done)
     with monkeypatch.context() as patch:
         # Stopped between two files, with one of another run about.
-        patch.setattr(cli_risk, "write_netcdf", interrupt)
+        patch.setattr(risk_files, "write_netcdf", interrupt)
         (out / "posterior.nc").touch()
         assert main(risk_arguments(files, out, "--resume")) == 130
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", *kept]
@@ -289,7 +289,7 @@ BAD = {
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
     "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
     "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
-                   ["--components", "only with --model mixed-membership, nplcm or tnplcm"]),
+                   ["--components", "only with --model mixed-membership, nplcm, tnplcm or ndpmpm"]),
     "augmentation": ("x,y\n1,2\n3,4\n", ["--model", "tnplcm", "--augmentation", "boxes"],
                      ["--augmentation", "only with --model hdp or mixed-membership"]),
     "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
