@@ -34,7 +34,7 @@ from bnp_models.rules import Rules, at_least, person
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few households, few sweeps.
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
 NUM_HOUSEHOLDS = 60 if SMALL else 500
-MODEL = bnp.NDPMPM(components=3 if SMALL else 20, member_components=2 if SMALL else 8)
+MODEL = bnp.NDPMPM(components=3 if SMALL else 20, member_components=2 if SMALL else 40)
 CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 20, "num_samples": 60}
 TARGETS = ("person",) if SMALL else ("household", "person")
 if not SMALL:

@@ -64,8 +64,9 @@ RUN = Run(burn=300, thin=20)
 
 def model_of(case):
     return bnp.NDPMPM(
-        components=4, member_components=3, a=1.0, b=1.0, a_beta=1.0, b_beta=1.0, **case.options
-    )
+        components=4, member_components=3, a=1.0, b=1.0, a_beta=1.0, b_beta=1.0,
+        **{"member_classes": "nested"} | case.options,
+    )  # fmt: skip
 
 
 class Possible(NamedTuple):

@@ -77,8 +77,9 @@ def main() -> None:
 
         def files(conditions, number, table=table, big=big, options=options):
             run = bnp.sample(
-                bnp.NDPMPM(20, 10, **options), table, key=jax.random.key(0),
-                conditions=conditions, num_chains=2, num_warmup=200, num_samples=200,
+                bnp.NDPMPM(20, 10, member_classes="nested", **options), table,
+                key=jax.random.key(0), conditions=conditions, num_chains=2, num_warmup=200,
+                num_samples=200,
             )  # fmt: skip
             run = dataclasses.replace(run, table=big)
             number = -(-number // big.n)

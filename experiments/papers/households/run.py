@@ -140,7 +140,7 @@ def synthetic(table, rules, method, key):
             options = options | {"relative": [v for v in options["relative"] if v in known]}
         classes = CLASSES if "level_prior" in options else MORE_CLASSES
         run = bnp.sample(
-            bnp.NDPMPM(*classes, **options), table, key=key,
+            bnp.NDPMPM(*classes, **{"member_classes": "nested"} | options), table, key=key,
             conditions=rules if under_rules else None, **CHAINS,
         )  # fmt: skip
         files = bnp.synthesize(run, NUM_FILES)

@@ -222,8 +222,8 @@ def of_households(step: Steps, size: int, folder: Path) -> None:
     rules = bnp.census_relationships(given)
     kept = step("check rules", lambda: given.select(rules.check(given)))
     run = step("6 sweeps of NDPMPM", lambda: bnp.sample(
-        bnp.NDPMPM(), kept, conditions=rules, key=jax.random.key(0), num_chains=1, num_warmup=2,
-        num_samples=4,
+        bnp.NDPMPM(member_classes="nested"), kept, conditions=rules, key=jax.random.key(0),
+        num_chains=1, num_warmup=2, num_samples=4,
     ), True)  # fmt: skip
     if run is None:
         return

@@ -8,6 +8,7 @@ versions of JAX, may differ.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -98,6 +99,7 @@ def chains() -> dict[str, tuple]:
         )
         for kind in ("shared", "record", "hierarchical") for given in (None, zeros)
     }  # fmt: skip
+    nested = functools.partial(bnp.NDPMPM, 6, 4, member_classes="nested")
     runs |= {
         "hdp simulation": (bnp.HDPMixedMembership(augmentation="simulation"), table, zeros, {}),
         "hdp not applicable": (bnp.HDPMixedMembership(not_applicable=True), table, zeros, {}),
@@ -112,12 +114,12 @@ def chains() -> dict[str, tuple]:
         "tnplcm missing": (bnp.TNPLCM(components=10), incomplete, zeros, {}),
         "tnplcm classes": (bnp.TNPLCM(components=10, truncation="classes"), table, zeros, {}),
         "tnplcm boxes": (bnp.TNPLCM(components=10, augmentation="boxes"), table, zeros, {}),
-        "ndpmpm": (bnp.NDPMPM(6, 4), homes, None, {}),
-        "ndpmpm rules": (bnp.NDPMPM(6, 4), homes, rules, {}),
-        "ndpmpm missing": (bnp.NDPMPM(6, 4, beta="class"), incomplete_homes, rules, {}),
+        "ndpmpm": (nested(), homes, None, {}),
+        "ndpmpm rules": (nested(), homes, rules, {}),
+        "ndpmpm missing": (nested(beta="class"), incomplete_homes, rules, {}),
         "hdp uniform": (bnp.HDPMixedMembership(level_prior="uniform"), table, zeros, {}),
         "tnplcm uniform": (bnp.TNPLCM(components=10, level_prior="uniform"), table, zeros, {}),
-        "ndpmpm uniform": (bnp.NDPMPM(6, 4, level_prior="uniform"), homes, rules, {}),
+        "ndpmpm uniform": (nested(level_prior="uniform"), homes, rules, {}),
         "hdp ordered": (bnp.HDPMixedMembership(ordered=("age",)), table, None, {}),
         "hdp ordered zeros": (bnp.HDPMixedMembership(ordered=("age",)), table, zeros, {}),
         "mixed membership ordered": (
@@ -128,7 +130,7 @@ def chains() -> dict[str, tuple]:
         "tnplcm ordered boxes": (
             bnp.TNPLCM(components=10, ordered=("age",), augmentation="boxes"), table, zeros, {},
         ),
-        "ndpmpm ordered": (bnp.NDPMPM(6, 4, ordered=("age",)), homes, rules, {}),
+        "ndpmpm ordered": (nested(ordered=("age",)), homes, rules, {}),
         "hdp ordered uniform": (
             bnp.HDPMixedMembership(ordered=("age",), level_prior="uniform"), table, zeros, {},
         ),

@@ -399,7 +399,9 @@ def nested_table(burn):
         "4 to 6 persons, rules": (crowded, rules, (40, 15)),
     }
     chains = {
-        name: Chains(bnp.NDPMPM(*classes), table, 1, zeros, classes[0], burn)
+        name: Chains(
+            bnp.NDPMPM(*classes, member_classes="nested"), table, 1, zeros, classes[0], burn
+        )
         for name, (table, zeros, classes) in cases.items()
     }
     times = {name: [] for name in chains}

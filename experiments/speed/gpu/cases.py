@@ -21,12 +21,12 @@ MODELS = {
     "hdp, 55 conditions": bnp.HDPMixedMembership(),
     "nplcm": bnp.NPLCM(),
     "tnplcm, 55 conditions": bnp.TNPLCM(),
-    "ndpmpm, rules": bnp.NDPMPM(),
-    "ndpmpm": bnp.NDPMPM(),
+    "ndpmpm, rules": bnp.NDPMPM(member_classes="nested"),
+    "ndpmpm": bnp.NDPMPM(member_classes="nested"),
     "hdp, ordered": bnp.HDPMixedMembership(ordered="age"),
     "nplcm, ordered": bnp.NPLCM(ordered="age"),
     "tnplcm, 55 conditions, ordered": bnp.TNPLCM(ordered="age"),
-    "ndpmpm, rules, ordered": bnp.NDPMPM(ordered="age"),
+    "ndpmpm, rules, ordered": bnp.NDPMPM(ordered="age", member_classes="nested"),
 }
 # Records; of households, households.
 RECORDS, HOUSEHOLDS = 10_000, 1000

@@ -65,7 +65,7 @@ def make_case(name, n, seed):
         people = source(distinct=True) if distinct else source().sample(n, seed)
         table = people.households()
         rules = census_relationships(table)
-        return bnp.NDPMPM(), table.select(rules.check(table)), rules, None
+        return bnp.NDPMPM(member_classes="nested"), table.select(rules.check(table)), rules, None
     people = bnp.datasets.census_income()
     table = bnp.Microdata.from_frame(people.sample(n, seed))
     conditions = bnp.read_conditions(CONDITIONS, table.schema) if zeros else None
