@@ -327,7 +327,7 @@ def _sample(
 ) -> Run[Microdata, StructuralZeros]:
     """Chains of a model on a part of the sample, with a checkpoint of their own."""
     if folder is not None:
-        options = options | {"checkpoint": f"{folder}_{of_part}"}
+        options = options | {"checkpoint": Path(f"{folder}_{of_part}")}
     options = budget.options(options.get("num_samples", NUM_SAMPLES)) | options
     try:
         run = sample(model, table, key=key, conditions=zeros, **options)
