@@ -205,7 +205,9 @@ def incomplete_run():
         households.schema, households.household_codes, households.sizes, codes, households.ids,
         households.rows,
     )  # fmt: skip
-    model = bnp.NDPMPM(components=4, member_components=3, level_prior="uniform")
+    model = bnp.NDPMPM(
+        components=4, member_components=3, level_prior="uniform", member_classes="nested"
+    )
     return bnp.sample(
         model, incomplete, key=jax.random.key(5), conditions=rules, num_chains=2,
         num_warmup=20, num_samples=20, parameters_every=4,
