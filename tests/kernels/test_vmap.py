@@ -202,6 +202,7 @@ def refused(calls, each):
     return found
 
 
+@pytest.mark.long
 def test_kernels_take_lanes_of_all_arguments(calls):
     """With one key for all lanes, and with a key each."""
     assert len(calls) > 100
