@@ -107,7 +107,16 @@ def _once(function):
     return cached
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+# Each is read by a path of its own; the others are alike, and take their time in the long tests.
+QUICK = {
+    "plain", "a header that is short of the row names", "a first column without a name", "a title",
+    "a line for Excel", "a workbook with a title", "Stata",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "layout", [pytest.param(x, marks=[pytest.mark.long] * (x not in QUICK)) for x in LAYOUTS]
+)
 def test_every_command_comes_to_its_end(layout, frame, tmp_path, capsys, chains_once):
     path, skip = written(frame, layout, tmp_path), LAYOUTS[layout][1]
 

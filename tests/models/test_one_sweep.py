@@ -111,7 +111,7 @@ CASES = {
     ),
 }
 
-QUICK = ("hdp, zeros", "tnplcm, groups, missing, counts", "ndpmpm, head, groups")
+QUICK = ("hdp, zeros", "ndpmpm, head, groups")
 
 
 @pytest.fixture(autouse=True)
