@@ -124,15 +124,12 @@ class HouseholdRisk:
     @cached_property
     def r1(self) -> np.ndarray:
         """(n,) posterior probability that each household is unique in the population."""
-        r1 = np.zeros(self.run.table.n)
-        r1[self.households.rows] = self.households.r1
-        return r1
+        return self.households.by_record["r1"].to_numpy()
 
     @cached_property
     def r2(self) -> np.ndarray:
         """(n,) posterior mean of 1/F of each household."""
-        assert self.households.r2_of_cells is not None
-        return self.households.r2_of_cells[self.compositions.of_household]
+        return self.households.by_record["r2"].to_numpy()
 
     @cached_property
     def hierarchical(self) -> np.ndarray:
@@ -140,19 +137,18 @@ class HouseholdRisk:
         the persons' own risk is not known."""
         if self.persons is None:
             return np.full(self.run.table.n, np.nan)
-        log_rest = np.log1p(-np.minimum(self._own[1], 1 - 1e-16))
+        log_rest = np.log1p(-np.minimum(self._own["r2"].to_numpy(), 1 - 1e-16))
         return -np.expm1(np.bincount(self.run.table.of_household, log_rest, self.run.table.n))
 
     @cached_property
-    def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        """r_1 and r_2 (N,) of the persons by their own values, in the order of the file."""
-        number = self.run.table.num_persons
-        if self.persons is None:
-            return np.full(number, np.nan), np.full(number, np.nan)
-        assert self.persons.r2_of_cells is not None
-        r1 = np.zeros(number)
-        r1[self.persons.rows] = self.persons.r1
-        return r1, self.persons.r2_of_cells[self.run.table.persons.cells().record_cell]
+    def _own(self) -> pd.DataFrame:
+        """Columns f, r1 and r2 of each person by the person's own values; r1 and r2 are nan if they
+        are not known."""
+        if self.persons is not None:
+            return self.persons.by_record
+        cells = self.run.table.persons.cells()
+        f = cells.counts[cells.record_cell]
+        return pd.DataFrame({"f": f, "r1": np.nan, "r2": np.nan})
 
     @cached_property
     def r_household(self) -> np.ndarray:
@@ -162,7 +158,7 @@ class HouseholdRisk:
         and for persons separately, so that the person's own r_1 may be estimated to be larger; it
         is then the larger one.
         """
-        return np.fmax(self.r1[self.run.table.of_household], self._own[0])
+        return np.fmax(self.r1[self.run.table.of_household], self._own["r1"].to_numpy())
 
     def household_table(self) -> pd.DataFrame:
         """One row per household, riskiest first: household, f, r1, r2 and hierarchical.
@@ -170,12 +166,9 @@ class HouseholdRisk:
         f is the number of households of the sample with the same composition, and hierarchical the
         risk of sdcMicro.
         """
-        found = self.compositions
-        frame = pd.DataFrame({
-            "household": pd.Series(self.run.table.ids).infer_objects(),
-            "f": found.counts[found.of_household], "r1": self.r1, "r2": self.r2,
-            "hierarchical": self.hierarchical,
-        })  # fmt: skip
+        ids = pd.Series(self.run.table.ids, name="household").infer_objects()
+        frame = pd.concat([ids, self.households.by_record], axis=1)
+        frame["hierarchical"] = self.hierarchical
         return frame.sort_values(["r1", "r2"], ascending=False, kind="stable", ignore_index=True)
 
     def records(self) -> pd.DataFrame:
@@ -190,9 +183,7 @@ class HouseholdRisk:
         frame.insert(0, "row", np.arange(persons.n))
         ids = pd.Series(table.ids[table.of_household]).infer_objects()
         frame.insert(1, table.schema.household, ids)
-        cells = persons.cells()
-        frame["f"] = cells.counts[cells.record_cell]
-        frame["r1"], frame["r2"] = self._own
+        frame = pd.concat([frame, self._own], axis=1)
         frame["r_household"] = self.r_household
         return frame.sort_values(
             ["r_household", "r1", "row"], ascending=[False, False, True], ignore_index=True

@@ -166,25 +166,31 @@ class PopulationRisk:
         table = self.law.table
         if self.r2_of_cells is not None:
             assert isinstance(table, Microdata)
-            return self._all_records(table, self.r2_of_cells)
+            frame = pd.concat([labels_of(table.schema, table.codes), self.by_record], axis=1)
+            frame.insert(0, "row", np.arange(table.n))
+            return frame.sort_values(
+                ["r1", "r2", "row"], ascending=[False, False, True], ignore_index=True
+            )
         frame = labels_of(table.schema, table.codes_at(self.rows))
         frame.insert(0, "row", self.rows)
         frame["r1"], frame["r2"] = self.r1, self.r2
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
 
-    def _all_records(self, table: Microdata, r2_of_cells: np.ndarray) -> pd.DataFrame:
-        """The frame of `records` if the risk was computed for all records."""
-        frame = labels_of(table.schema, table.codes)
+    @cached_property
+    def by_record(self) -> pd.DataFrame:
+        """Columns f, r1 and r2 of `records` for all records, in the order of the sample.
+
+        Only if the risk was computed for all records.
+        """
+        table = self.law.table
+        assert isinstance(table, Microdata) and self.r2_of_cells is not None
         cells = group_cells(table.codes + 1, [size + 1 for size in table.schema.num_levels])
         matching = cells.counts if self.matching is None else self.matching
-        frame.insert(0, "row", np.arange(table.n))
-        frame["f"] = matching[cells.record_cell]
-        frame["r1"] = 0.0
-        frame.loc[self.rows, "r1"] = self.r1
-        frame["r2"] = r2_of_cells[cells.record_cell]
-        return frame.sort_values(
-            ["r1", "r2", "row"], ascending=[False, False, True], ignore_index=True
-        )
+        r1 = np.zeros(table.n)
+        r1[self.rows] = self.r1
+        return pd.DataFrame({
+            "f": matching[cells.record_cell], "r1": r1, "r2": self.r2_of_cells[cells.record_cell]
+        })  # fmt: skip
 
     def by_level(self) -> pd.DataFrame:
         """One row per level: the part of the risk that comes from its records.

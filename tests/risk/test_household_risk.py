@@ -250,7 +250,7 @@ def test_risk_is_that_of_simulated_populations(simulated, case):
     risk = evaluate(simulated[case])
     assert np.abs(simulated[case].z_scores(risk)).max() < Z_LIMIT
     # Who is alone is found through the household too.
-    assert (risk._own[0] <= risk.r_household + 1e-6).all()
+    assert (risk._own["r1"] <= risk.r_household + 1e-6).all()
 
 
 def _one_order(patch):
