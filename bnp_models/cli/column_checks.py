@@ -3,16 +3,17 @@
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.cli.folder import reading_of
 from bnp_models.cli.parts import Data
 from bnp_models.data.design_columns import count_variable, is_count_name, weight_variables
 from bnp_models.data.display import first_parts
 from bnp_models.data.household_columns import (
-    Grouping,
     households_by_size,
     households_of_column,
     is_household_name,
@@ -68,11 +69,13 @@ def tell_of_households(data: Data, table: Records) -> None:
     rest = [name for name in others if name not in named]
     if len(rest) > _MOST_READ or table.n > _MANY_RECORDS:
         rest = []
-    found = (
-        _household_column(data, table, named)
-        or _variable_of_households(table)
-        or _household_column(data, table, rest)
-    )
+    keys = zip(table.schema.variables, table.codes.T, strict=True)
+    candidates = chain(
+        _columns(data, named), ((x, codes) for x, codes in keys if is_household_name(x)),
+        _columns(data, rest),
+    )  # fmt: skip
+    groupings = ((name, households_of_column(name, x, table)) for name, x in candidates)
+    found = next(((name, one) for name, one in groupings if one is not None), None)
     by_size = None if found else households_by_size(table)
     if found is not None:
         column, grouping = found
@@ -103,27 +106,11 @@ def tell_of_households(data: Data, table: Records) -> None:
     )  # fmt: skip
 
 
-def _household_column(
-    data: Data, table: Microdata, names: Sequence[str]
-) -> tuple[str, Grouping] | None:
-    """First of these columns of the file that tells households apart, if one does."""
-    if not names:
-        return None
-    frame, _ = read_frame(data.sample, names, reading_of(data))
-    for name in names:
-        if (grouping := households_of_column(name, frame[name], table)) is not None:
-            return name, grouping
-    return None
-
-
-def _variable_of_households(table: Microdata) -> tuple[str, Grouping] | None:
-    """Key variable with a usual name that tells households apart, if there is one."""
-    for name, codes in zip(table.schema.variables, table.codes.T, strict=True):
-        if not is_household_name(name):
-            continue
-        if (grouping := households_of_column(name, codes, table)) is not None:
-            return name, grouping
-    return None
+def _columns(data: Data, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | np.ndarray]]:
+    """Names and values of columns of the file, which is read if there are any."""
+    if names:
+        frame, _ = read_frame(data.sample, names, reading_of(data))
+        yield from ((name, frame[name]) for name in names)
 
 
 def refuse_design(

@@ -1,6 +1,7 @@
 """Columns of persons that are about their households: its size, its number of a person, its own."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ def household_columns(table: Households) -> HouseholdColumns:
         codes = table.persons.codes[table.rows, j]
         if name not in table.schema.personal or (codes < 0).any():
             continue
-        numbers = np.array([float(plain_number(label) or -1) for label in labels])[codes]
+        numbers = _numbers(labels, codes)
         if (numbers == table.sizes[home]).all():
             found.sizes.append(name)
         elif (numbers[np.lexsort((numbers, home))] == np.arange(len(home)) - first[home] + 1).all():
@@ -114,12 +115,17 @@ def contradicted_sizes(table: Households) -> list[tuple[str, int, int]]:
     ):
         if name in table.schema.personal:
             continue
-        said = np.array([*(float(plain_number(label) or np.nan) for label in labels), np.nan])
-        said = said[codes]
+        said = _numbers(labels, codes)
         other = ~np.isnan(said) & (said != table.sizes)
         if other.any() and (said == table.sizes).sum() >= _MOSTLY * table.n:
             found.append((name, int(other.sum()), int(other.argmax())))
     return found
+
+
+def _numbers(labels: Sequence[Label], codes: np.ndarray) -> np.ndarray:
+    """Numbers (n,) from 1 on that level codes stand for; nan for other labels, and if missing."""
+    numbers = [float(plain_number(label) or np.nan) for label in labels]
+    return np.array([*numbers, np.nan])[codes]
 
 
 class Grouping(NamedTuple):
@@ -188,8 +194,7 @@ def households_by_size(table: Microdata) -> tuple[str, Grouping] | None:
     for name, labels, codes in zip(
         table.schema.variables, table.schema.levels, table.codes.T, strict=True
     ):
-        sizes = np.array([float(plain_number(label) or 0) for label in labels])[codes]
-        first = _starts_of_runs(np.where(codes < 0, 0, sizes))
+        first = _starts_of_runs(_numbers(labels, codes))
         if first is None or not len(first) >= _HOUSEHOLDS or table.n < _LEAST * len(first):
             continue
         group = np.zeros(table.n, np.int64)
@@ -201,7 +206,7 @@ def households_by_size(table: Microdata) -> tuple[str, Grouping] | None:
 
 def _starts_of_runs(sizes: np.ndarray) -> np.ndarray | None:
     """Starts of runs that are as long as the sizes (n,) say; None if some run is not."""
-    if not len(sizes) or sizes.min() < 1 or sizes.max() > _MOST or (sizes % 1).any():
+    if not len(sizes) or not (sizes >= 1).all() or sizes.max() > _MOST or (sizes % 1).any():
         return None
     change = np.flatnonzero(np.diff(sizes)) + 1
     start = np.append(0, change)
