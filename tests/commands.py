@@ -1,5 +1,17 @@
 """What tests of the command line share."""
 
+CHILDREN_ARE_YOUNGER = """
+persons:
+  head: {relate: Householder}
+rules:
+- exactly: 1
+  of: head
+- each: {relate: Child}
+  younger than: head
+  by at least: 15
+"""
+"""Rules of households with one head and younger children, as YAML."""
+
 
 def one_line(capsys):
     """What was printed to stderr: one line, and nothing to stdout."""

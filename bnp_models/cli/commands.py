@@ -64,8 +64,20 @@ def _fit(command: str, without: Names, **changed: Any) -> Fit:
     return fit
 
 
+class OfPopulation(Command):
+    """Command about a sample of a population, whose size is an option."""
+
+    population_size: int | None
+
+    @property
+    def size(self) -> int:
+        """Number of persons in the population, or of households; once it is known."""
+        assert self.population_size is not None
+        return self.population_size
+
+
 @dataclass(frozen=True, kw_only=True)
-class Risk(Command):
+class Risk(OfPopulation):
     """``bnp-models risk``."""
 
     name: ClassVar = "risk"
@@ -140,12 +152,6 @@ class Risk(Command):
     first_row: int = option("K", integer_type(0, 2), default=0, heading="output", help=
         "number of the first record of SAMPLE in the column row of records.csv and on the page, 0 "
         "or 1 (default: 0)")  # fmt: skip
-
-    @property
-    def size(self) -> int:
-        """Number of persons in the population, once it is known."""
-        assert self.population_size is not None
-        return self.population_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -493,7 +499,7 @@ class Protection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protect(Command):
+class Protect(OfPopulation):
     """``bnp-models protect``."""
 
     name: ClassVar = "protect"
@@ -522,12 +528,6 @@ class Protect(Command):
     processes: Processes = part(Processes)
     output: Output = part(Output, fixed={"keep_parameters": True})
     filing: Filing = part(Filing)
-
-    @property
-    def size(self) -> int:
-        """Number of persons in the population, once it is known."""
-        assert self.population_size is not None
-        return self.population_size
 
 
 def _data(without: Names, **changed: Any) -> Any:

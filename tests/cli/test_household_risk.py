@@ -6,21 +6,11 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
-from commands import one_line, untimed
+from commands import CHILDREN_ARE_YOUNGER, one_line, untimed
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
 
-RULES = """
-persons:
-  head: {relate: Householder}
-rules:
-- exactly: 1
-  of: head
-- each: {relate: Child}
-  younger than: head
-  by at least: 15
-"""
 SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "20",
          "--draws", "40", "--population-size", "900", "--quiet"]  # fmt: skip
 BY = ["--household", "hid", "--household-variables", "tenure,persons"]
@@ -40,7 +30,7 @@ def folder(tmp_path_factory):
         ]
     frame = pd.DataFrame(rows, columns=["hid", "persons", "tenure", "relate", "age"])
     frame.to_csv(folder / "sample.csv", index=False)
-    (folder / "rules.yaml").write_text(RULES)
+    (folder / "rules.yaml").write_text(CHILDREN_ARE_YOUNGER)
     return folder
 
 

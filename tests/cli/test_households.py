@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from commands import one_line
+from commands import CHILDREN_ARE_YOUNGER, one_line
 
 import bnp_models as bnp
 from bnp_models.cli import options
@@ -21,16 +21,6 @@ from bnp_models.rules import Rules, each, exactly, person
 
 head, child = person(relate="Householder"), person(relate="Child")
 rules = Rules([exactly(1, head), each(child).is_younger_than(head, 15)])
-"""
-SAME_RULES = """
-persons:
-  head: {relate: Householder}
-rules:
-- exactly: 1
-  of: head
-- each: {relate: Child}
-  younger than: head
-  by at least: 15
 """
 HOUSEHOLDS = ["--model", "ndpmpm", "--household", "hid", "--household-variables", "tenure,persons"]
 SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "20",
@@ -54,7 +44,7 @@ def folder(tmp_path_factory):
     two.loc[two.index[two["relate"] == "Child"][0], "relate"] = "Householder"
     two.to_csv(folder / "two.csv", index=False)
     (folder / "rules.py").write_text(RULES)
-    (folder / "rules.yaml").write_text(SAME_RULES)
+    (folder / "rules.yaml").write_text(CHILDREN_ARE_YOUNGER)
     (folder / "wrong.yaml").write_text("persons:\n  head:\n    relate: Haed\nrules: []\n")
     (folder / "roles.csv").write_text("role,label\nhead,Householder\nchild,Child\nboss,Child\n")
     return folder
