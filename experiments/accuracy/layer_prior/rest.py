@@ -62,7 +62,7 @@ def rows_of(case: dict, frame: pd.DataFrame, laws: pd.DataFrame) -> list[dict]:
     overdispersion.LIKELIHOOD_POWER = 1.0
     risks["before, ordered"] = bnp.population_risk(run, len(frame))
     OverdispersionPosterior.log_prior, overdispersion.LIKELIHOOD_POWER = now
-    figures = bnp.convergence(run, risks["now"])
+    figures = bnp.diagnose(run, risks["now"]).figures
     rows = []
     for (way, risk), tau in itertools.product(risks.items(), ("tau1", "tau2")):
         draws, of_truth = getattr(risk, tau), getattr(true, tau)
