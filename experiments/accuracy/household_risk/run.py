@@ -85,7 +85,7 @@ def measure(case: dict, frame: pd.DataFrame) -> dict:
             f"{name}_model_alone": alone.mean(),
         }  # fmt: skip
     log_rest = np.log1p(-np.minimum(risk._own[0], 1 - 1e-12))
-    figures = bnp.convergence(run, risk)
+    figures = bnp.diagnose(run, risk).figures
     return row | {
         "hierarchical_r1": -np.expm1(np.bincount(risk.run.table.of_household, log_rest)).sum(),
         "hierarchical_r2": risk.hierarchical.sum(),
