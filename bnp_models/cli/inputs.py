@@ -70,6 +70,7 @@ def checked_input(command: Sampling) -> Inputs:
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
             takes_zeros=model.conditions_type is not None,
+            edit_seed=chains.seed if isinstance(command, Impute) and command.edit else None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -113,6 +114,8 @@ def check_options(command: Sampling) -> None:
     """Refuse options that are not the model's."""
     data, fit = command.data, command.fit
     given = values_of(fit)
+    if isinstance(command, Impute) and command.edit:
+        _check_edit(command)
     if fit.model in HOUSEHOLD_MODELS:
         if fit.households.household is None:
             raise UsageError(
@@ -150,6 +153,20 @@ def check_options(command: Sampling) -> None:
                 f"{flag(name)}: is used only with structural zeros; add --conditions, or leave "
                 f"{flag(name)} out"
             )
+
+
+def _check_edit(command: Impute) -> None:
+    """Refuse to edit without structural zeros, by which it is known what is impossible."""
+    if command.fit.model in HOUSEHOLD_MODELS:
+        raise UsageError(
+            f"--edit: cannot be used with --model {command.fit.model}; it edits single records, "
+            "and not households that break a rule. Leave it out"
+        )
+    if command.data.conditions is None:
+        raise UsageError(
+            "--edit: needs the file of structural zeros that says which records are impossible; "
+            "add --conditions, or leave --edit out"
+        )
 
 
 def check_sweeps(chains: Chains) -> None:
