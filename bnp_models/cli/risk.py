@@ -29,7 +29,7 @@ from bnp_models.cli.runs import (
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
-from bnp_models.data.messages import as_cells
+from bnp_models.data.messages import as_cells, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
@@ -85,12 +85,18 @@ def risk(command: Risk) -> int:
     document = command.output.folder / "risk.json"
     command = with_unit(command)
     require_population(command)
-    if command.fit.model in HOUSEHOLD_MODELS:
+    _check_table(command)
+    if command.fit.chosen_model in HOUSEHOLD_MODELS:
         return with_strictness(command.limits, run_household_risk(command), document)
-    if command.fit.model in CELL_MODELS:
+    if command.fit.chosen_model in CELL_MODELS:
+        other = {
+            "first-row": command.first_row, "ties": command.ties != "on",
+            "distributed": command.processes.distributed,
+        }  # fmt: skip
         refuse(
-            options_of_records(command) | {"first-row": command.first_row},
-            f"cannot be used with a model of cells (--model {command.fit.model}); leave it out",
+            options_of_records(command) | other,
+            f"cannot be used with a model of cells (--model {command.fit.chosen_model}); leave it "
+            "out",
         )
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
@@ -111,6 +117,22 @@ def risk(command: Risk) -> int:
     command.data.sample.release()
     code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
     return with_strictness(command.limits, code, document)
+
+
+def _check_table(command: Risk) -> None:
+    """Check the options of the table of single units; say which --no-records leaves without use."""
+    if command.format != "csv":
+        refuse({"bom": command.bom}, f"is only for CSV, not for --format {command.format}; leave "
+               "one of them out")  # fmt: skip
+    beside = {
+        "--all-records": command.all_records, "--suda": command.suda is not None,
+        "--bom": command.bom, "--format": command.format != "csv",
+    }  # fmt: skip
+    if command.output.no_records and (unused := [name for name, given in beside.items() if given]):
+        _LOG.warning(
+            "%s: without effect, because --no-records leaves out the tables of single records",
+            listed(unused),
+        )  # fmt: skip
 
 
 def _with_keys(command: Risk) -> Risk:
