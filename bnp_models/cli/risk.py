@@ -17,6 +17,7 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError, about, refuse
 from bnp_models.cli.outputs import risk_message, table_name
+from bnp_models.cli.parts import Chains
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import limits_of, read_ids, release_settings, with_strictness
 from bnp_models.cli.risk_files import write_risk
@@ -92,6 +93,7 @@ def risk(command: Risk) -> int:
         other = {
             "first-row": command.first_row, "ties": command.ties != "on",
             "distributed": command.processes.distributed,
+            "checkpoint-seconds": command.chains.checkpoint_seconds != Chains.checkpoint_seconds,
         }  # fmt: skip
         refuse(
             options_of_records(command) | other,

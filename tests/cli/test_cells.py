@@ -187,6 +187,7 @@ BAD = {
     "warmup": (GOOD, ["--hyperparameters", "fixed", "--warmup", "9"], ["--warmup", "full-bayes"]),
     "thin": (GOOD, ["--alpha", "1", "--thin", "2"], ["--thin", "full-bayes"]),
     "ties": (GOOD, ["--ties", "off"], ["--ties", "a model of cells"]),
+    "checkpoints": (GOOD, ["--checkpoint-seconds", "1"], ["--checkpoint-seconds", "of cells"]),
     "method of others": (
         GOOD, ["--model", "hdp", "--hyperparameters", "fixed"], ["--hyperparameters", "only with"],
     ),
