@@ -1,6 +1,5 @@
 """Posterior margins: the probability of every level under each draw."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -178,28 +177,38 @@ def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
 
 def _largest_pairs(table: ContingencyTable) -> dict[tuple[int, ...], np.ndarray]:
     """Joint codes of the pairs of levels that most records have, by positions of variables."""
-    num_levels = table.schema.num_levels
-    counts = {pair: _counts(table, pair) for pair in combinations(range(len(num_levels)), 2)}
-    every = np.concatenate([np.zeros(0), *counts.values()])
+    found = {}
+    for pair in combinations(range(len(table.schema.variables)), 2):
+        joint, counts = _joint(table, pair)
+        codes, of_row = np.unique(joint, return_inverse=True)
+        found[pair] = codes, np.bincount(of_row, counts, len(codes))
+    every = np.concatenate([np.zeros(0), *(counts for _, counts in found.values())])
     chosen = np.zeros(len(every), bool)
     chosen[np.argsort(-every, kind="stable")[:_MOST_PAIRS]] = True
-    ends = np.cumsum([len(of_pair) for of_pair in counts.values()])[:-1]
-    parts = np.split(chosen, ends)
-    return {pair: np.flatnonzero(x) for pair, x in zip(counts, parts, strict=False) if x.any()}
+    ends = np.cumsum([len(codes) for codes, _ in found.values()])[:-1]
+    parts = zip(found.items(), np.split(chosen, ends), strict=False)
+    return {pair: codes[some] for (pair, (codes, _)), some in parts if some.any()}
 
 
-def _counts(table: ContingencyTable, variables: tuple[int, ...]) -> np.ndarray:
-    """Number of records of each joint code of variables, of those without missing values."""
-    sizes = [table.schema.num_levels[j] for j in variables]
-    columns = table.codes[:, variables]
+def _joint(table: ContingencyTable, of: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Joint codes of variables, and numbers of records, of the cells without missing values."""
+    columns = table.codes[:, of]
     known = (columns >= 0).all(axis=1)
-    codes = joint_codes(columns[known].T, sizes)
-    return np.bincount(codes, table.counts[known], math.prod(sizes))
+    sizes = [table.schema.num_levels[j] for j in of]
+    return joint_codes(columns[known].T, sizes), table.counts[known]
+
+
+def _numbers(table: ContingencyTable, of: tuple[int, ...], wanted: np.ndarray) -> np.ndarray:
+    """Number of records with each of the wanted joint codes of variables, which ascend."""
+    codes, counts = _joint(table, of)
+    place = np.minimum(np.searchsorted(wanted, codes), len(wanted) - 1)
+    have = wanted[place] == codes
+    return np.bincount(place[have], counts[have], len(wanted))
 
 
 def _shares(table: ContingencyTable, wanted: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
     """Shares of the records with the wanted joint codes of variables, in one array."""
-    return np.concatenate([_counts(table, of)[codes] for of, codes in wanted.items()]) / table.n
+    return np.concatenate([_numbers(table, *one) for one in wanted.items()]) / table.n
 
 
 def _pair_names(
@@ -210,12 +219,12 @@ def _pair_names(
     """Name of each pair of levels, by numbers of levels if few records have it."""
     schema = table.schema
     for of, codes in pairs.items():
-        counts, names = _counts(table, of), [schema.variables[j] for j in of]
-        for code in codes:
+        names = [schema.variables[j] for j in of]
+        for code, count in zip(codes, _numbers(table, of, codes), strict=True):
             both = divmod(int(code), schema.num_levels[of[1]])
             labels = [schema.levels[j][k] for j, k in zip(of, both, strict=True)]
             named = set(zip(names, labels, strict=True))
-            few = 0 < counts[code] < SMALLEST_SHOWN or not rare.isdisjoint(named)
+            few = 0 < count < SMALLEST_SHOWN or not rare.isdisjoint(named)
             yield "margin " + " and ".join(
                 f"{name}, level {k + 1}" if few else f"{name}={label}"
                 for name, k, label in zip(names, both, labels, strict=True)
