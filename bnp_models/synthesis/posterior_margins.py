@@ -195,7 +195,7 @@ def _joint(table: ContingencyTable, of: tuple[int, ...]) -> tuple[np.ndarray, np
     columns = table.codes[:, of]
     known = (columns >= 0).all(axis=1)
     sizes = [table.schema.num_levels[j] for j in of]
-    return joint_codes(columns[known].T, sizes), table.counts[known]
+    return joint_codes(list(columns[known].T), sizes), table.counts[known]
 
 
 def _numbers(table: ContingencyTable, of: tuple[int, ...], wanted: np.ndarray) -> np.ndarray:
