@@ -151,15 +151,16 @@ def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
     found = level_margins(run, share=share)
     if found is not None or share == 1 or not is_of_records(run):
         return found
-    schema, settings = run.table.schema, run.settings
+    settings, key = run.settings, jax.random.fold_in(run.key, _MARGINS)
+    run = population_law(run)
+    schema = run.table.schema
     each = min(_SIMULATED, settings.num_arrays)
-    key = jax.random.fold_in(run.key, _MARGINS)
     draws = [
         np.concatenate([
             np.bincount(made.codes[:, j], made.counts, number) / made.n
             for j, number in enumerate(schema.num_levels)
         ])
-        for made in simulate_samples(population_law(run), settings.num_chains * each, key)
+        for made in simulate_samples(run, settings.num_chains * each, key)
     ]  # fmt: skip
     names = _names(schema.variables, schema.levels, _rare_levels(run.table))
     values = np.reshape(draws, (settings.num_chains, each, -1))
