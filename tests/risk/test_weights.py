@@ -9,6 +9,7 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
+from bnp_models.risk.likelihood import log_likelihood
 from bnp_models.synthesis import posterior_margins
 
 NUM_LEVELS = (3, 4, 2, 5)
@@ -132,6 +133,12 @@ def test_simulated_margins_are_the_populations(fitted, monkeypatch):
     truth = np.bincount(codes[:, 3], minlength=5) / len(codes)
     of_sample = np.bincount(run.table.codes[:, 3], minlength=5) / run.table.n
     assert np.abs(found - truth).sum() < 0.25 * np.abs(of_sample - truth).sum()
+
+
+def test_the_log_likelihood_that_is_judged_is_of_the_sample(fitted):
+    _, run = fitted
+    found, every = log_likelihood(run), bnp.population_risk(run, 8000, thin=1)
+    np.testing.assert_allclose(found.draws, every.log_likelihood, rtol=1e-6)
 
 
 def test_checks_are_of_the_sample(fitted):
