@@ -91,7 +91,7 @@ def test_a_netcdf_file_does_all_that_needs_no_state(run, tmp_path):
 
 
 def test_draws_of_a_risk_have_their_arrays(run, tmp_path):
-    """Arrays of every second draw, of which every third was evaluated: the second and the eighth."""
+    """Every third one of the arrays, which every second draw has: draws two and eight."""
     risk = bnp.population_risk(run, 20_000, ties="off", thin=3)
     data = bnp.to_inference_data(run, risk, parameters=True)
     np.testing.assert_array_equal(data["posterior"]["alpha"], run.draws["alpha"][:, [1, 7]])
