@@ -79,11 +79,13 @@ def with_sizes(table):
 def with_areas(table):
     """The same households with a household variable before the other, by which they alternate."""
     frame = table.to_frame()
-    frame["area"] = np.where(frame["hid"] % 2, "a", "b")
+    frame.insert(1, "area", np.where(frame["hid"] % 2, "a", "b"))
     levels = bnp.Schema(
         ("area", *table.schema.table.variables), (("a", "b"), *table.schema.table.levels)
     )
-    return bnp.Households.from_frame(frame, "hid", ["area", "home"], levels=levels)
+    made = bnp.Households.from_frame(frame, "hid", ["area", "home"], levels=levels)
+    assert made.schema.household_variables[:2] == ("area", "home")
+    return made
 
 
 def with_head_last(table):
