@@ -3,12 +3,14 @@
 `make docs` builds it and turns warnings into errors; these tests need neither Sphinx nor a network.
 """
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 from public import public_names
 
+import bnp_models as bnp
 from bnp_models.cli.parser import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,6 +19,7 @@ PAGES = sorted([
     *ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("notebooks/*.md"),
     *ROOT.glob("experiments/**/*.md"), *ROOT.glob("bnp_models/**/*.md"),
 ])  # fmt: skip
+FUNCTIONS = {name: one for name, one in public_names().items() if inspect.isfunction(one)}
 SECTION = re.compile(r"^<!-- (\S+): (#+ .*) -->$", flags=re.MULTILINE)
 
 
@@ -92,3 +95,39 @@ def test_every_module_of_kernels_has_its_place_in_the_reference():
 def test_every_command_has_its_place_in_the_reference():
     text = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert re.findall(r":path: (\w+)", text) == list(make_parser().commands)
+
+
+def undescribed(function):
+    """Parameters of a function that its section Parameters lacks, or has without a word."""
+    doc = inspect.getdoc(function) or ""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", doc, re.DOTALL | re.MULTILINE)
+    entries = re.findall(r"^(\S.*)\n +\S", section[1], re.MULTILINE) if section else []
+    found = {name.strip("* ") for entry in entries for name in entry.split(":")[0].split(",")}
+    return [name for name in inspect.signature(function).parameters if name not in found]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_describe_all_their_parameters(name):
+    assert undescribed(FUNCTIONS[name]) == []
+
+
+def test_parameters_without_a_description_are_seen():
+    def function(a, b, *rest, c, d, **more):
+        """Do nothing.
+
+        Parameters
+        ----------
+        a, b
+            Two numbers.
+        rest : int
+            Others.
+        c
+        Returns
+        -------
+        d
+            Nothing.
+        """
+
+    assert undescribed(function) == ["c", "d", "more"]
+    assert undescribed(lambda x: x) == ["x"]
+    assert len(FUNCTIONS) > 100 and FUNCTIONS["sample"] is bnp.sample
