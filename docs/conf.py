@@ -7,13 +7,18 @@ notebooks link to each other, and to files, as they do there.
 import json
 import os
 import re
+import typing
 from pathlib import Path
 
 from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx import addnodes
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
+
+# jaxtyping then writes Float[Array, '...'] in place of Float[jaxlib._jax.Array, '...'].
+typing.GENERATING_DOCUMENTATION = "bnp_models"
 
 from bnp_models import __version__
 from bnp_models.report.json_schemas import SCHEMAS, json_schema
@@ -54,6 +59,7 @@ nb_merge_streams = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
@@ -159,12 +165,33 @@ def adapt_docstring(app, what, name, obj, options, lines):
         del lines[-1]
     text = re.sub(r"(?<!`)\|(\w+)\|", r"\\|\1\\|", "\n".join(lines))
     for attribute, kind in re.findall(r"^:vartype (\w+): (.*)$", text, flags=re.MULTILINE):
+        kind = re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
         text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: ({kind})")
     lines[:] = re.sub(r"^:vartype .*\n?", "", text, flags=re.MULTILINE).split("\n")
 
 
+def adapt_signature(app, what, name, obj, options, signature, returned):
+    """Leave out what is no Python: Sphinx shows such a signature with the modules of all types."""
+    if signature is None or signature == "(*args, **kwargs)":
+        return "", returned
+    signature = re.sub(r"~typing\.Annotated\[(~?[\w.]+), [^]]*\]", r"\1", signature)
+    signature = signature.replace("<factory>", "...")
+    return signature.replace("~jax.jaxlib._jax.Array", "~jax.Array"), returned
+
+
+def check_signatures(app, doctree):
+    """Warn of signatures that name private modules, or objects of Python."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        found = re.search(r"jaxlib|jaxtyping|typing\.|collections\.|~|<|numpy\._", signature.astext())
+        if found:
+            text = f"{found[0]!r} in the signature {signature.astext()!r}"
+            logging.getLogger(__name__).warning(text, location=signature, type="signature")
+
+
 def setup(app):
     """Hooks of the build."""
+    app.connect("autodoc-process-signature", adapt_signature)
+    app.connect("doctree-read", check_signatures)
     app.connect("autodoc-process-docstring", adapt_docstring, priority=900)
     app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
     app.connect("source-read", include_sections)
