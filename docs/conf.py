@@ -20,8 +20,8 @@ from sphinx.util import logging
 # jaxtyping then writes Float[Array, '...'] in place of Float[jaxlib._jax.Array, '...'].
 typing.GENERATING_DOCUMENTATION = "bnp_models"
 
-from bnp_models import __version__
-from bnp_models.report.json_schemas import SCHEMAS, json_schema
+from bnp_models import __version__  # noqa: E402
+from bnp_models.report.json_schemas import SCHEMAS, json_schema  # noqa: E402
 
 project = "bnp-models"
 author = "the bnp-models contributors"
@@ -182,7 +182,9 @@ def adapt_signature(app, what, name, obj, options, signature, returned):
 def check_signatures(app, doctree):
     """Warn of signatures that name private modules, or objects of Python."""
     for signature in doctree.findall(addnodes.desc_signature):
-        found = re.search(r"jaxlib|jaxtyping|typing\.|collections\.|~|<|numpy\._", signature.astext())
+        found = re.search(
+            r"jaxlib|jaxtyping|typing\.|collections\.|~|<|numpy\._", signature.astext()
+        )
         if found:
             text = f"{found[0]!r} in the signature {signature.astext()!r}"
             logging.getLogger(__name__).warning(text, location=signature, type="signature")

@@ -40,6 +40,14 @@ if not SMALL:
     CHAINS = {"num_chains": 4, "num_warmup": 1_000, "num_samples": 1_000, "thin": 2}
     MODEL = bnp.TNPLCM(components=30)
 
+
+def margins_of(run):
+    """What the chains must agree on."""
+    return bnp.level_margins(run).monitored(run)
+
+
+TARGET = None if SMALL else bnp.Converged(quantities=margins_of, others_rhat=1.05)
+
 # %% [markdown]
 # ## The sample, and combinations that cannot occur
 #
@@ -73,10 +81,11 @@ print(f"{zeros.num_impossible_cells:,} of {table.schema.num_cells:,} cells are i
 # ## Fit the model, check it, and then make files
 #
 # Several chains start from different values. If they disagree, no later result can be trusted.
-# Therefore read the warnings first.
+# Therefore they continue until they agree on the share of every level (`until`), or for an hour at
+# most. Read the warnings first.
 
 # %%
-run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS)
+run = bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, until=TARGET, **CHAINS)
 margins = bnp.level_margins(run)
 print("\n\n".join(bnp.diagnose(run, margins).warnings) or "no warnings")
 
@@ -144,7 +153,7 @@ print("\n\n".join(attack.warnings()) or "no warnings")
 
 # %%
 refits = bnp.evaluation.refit(
-    MODEL, table, files, key=jax.random.key(2), conditions=zeros, **CHAINS
+    MODEL, table, files, key=jax.random.key(2), conditions=zeros, until=TARGET, **CHAINS
 )
 better = bnp.attack_risk(run, table, files, key=jax.random.key(1), refits=refits)
 print("\n\n".join(better.warnings()) or "no warnings")

@@ -53,6 +53,37 @@ def test_internal_links_lead_to_files_and_headings(page):
             assert anchor in anchors(target), f"no heading #{anchor} in {target.name}"
 
 
+def malformed(text):
+    """External links of a page that cannot be right: nothing is asked of the network."""
+    found = re.findall(r"\[([^]]*)\]\((\w+://[^)\s]*)\)", prose(text))
+    form = r"https?://(?:[\w-]+\.)+[a-z]+(?:/[\w./~%+=-]*)?(?:#[\w.-]+)?"
+    doi = r"https://doi\.org/10\.\d{4,9}/[\w.()/-]+"
+    return [
+        (shown, target)
+        for shown, target in found
+        if not re.fullmatch(doi if "doi.org" in target else form, target)
+        or target[-1] in ".-"
+        or (shown.startswith("doi:") and target != f"https://doi.org/{shown[4:]}")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_external_links_have_the_form_of_links(page):
+    assert malformed(page.read_text(encoding="utf-8")) == []
+
+
+def test_malformed_links_are_seen():
+    good = "[a](https://x.org/b#c) [doi:10.1214/16-BA1](https://doi.org/10.1214/16-BA1) [d](e.md)"
+    bad = (
+        "[doi:10.1214/1](https://doi.org/10.1214/2) [f](https://doi.org/1214/1) [g](https://x)"
+        " [h](https://x.org/y.) [i](htps://x.org)"
+    )
+    assert malformed(good) == []
+    assert [shown for shown, _ in malformed(f"{good} {bad}")] == [
+        "doi:10.1214/1", "f", "g", "h", "i",
+    ]  # fmt: skip
+
+
 def test_broken_links_are_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# A `b` (c)\n\n[x](no.md) [y](#a-b-c)\n[z](https://x.y) `[q](r)`\n")
@@ -109,6 +140,18 @@ def undescribed(function):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_functions_describe_all_their_parameters(name):
     assert undescribed(FUNCTIONS[name]) == []
+
+
+def test_methods_that_may_be_overridden_describe_all_their_parameters():
+    """The guide names them by model, in a table."""
+    rows = re.findall(r"^\| (\[.*\.md\).*) \| (`.*) \|$", (DOCS / "extending.md").read_text(), re.M)
+    found = {name for _, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert found == {"draw_alpha", "draw_alpha0", "draw_concentrations", "draw_g0", "draw_weights",
+                     "prior_tables"}  # fmt: skip
+    for model in (bnp.HDPMixedMembership, bnp.MixedMembership, bnp.NPLCM, bnp.NDPMPM):
+        for name in found & set(dir(model)):
+            lacks = set(undescribed(getattr(model, name))) - {"self", "model"}
+            assert lacks == set(), (model, name, lacks)
 
 
 def test_parameters_without_a_description_are_seen():
