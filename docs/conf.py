@@ -10,7 +10,7 @@ import re
 import typing
 from pathlib import Path
 
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, Text
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx import addnodes
@@ -59,7 +59,6 @@ nb_merge_streams = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
@@ -165,23 +164,32 @@ def adapt_docstring(app, what, name, obj, options, lines):
         del lines[-1]
     text = re.sub(r"(?<!`)\|(\w+)\|", r"\\|\1\\|", "\n".join(lines))
     for attribute, kind in re.findall(r"^:vartype (\w+): (.*)$", text, flags=re.MULTILINE):
-        kind = re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
-        text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: ({kind})")
+        text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: (*{kind}*)")
+    text = re.sub(r"\(\*[^*\n]+\*\)", lambda kind: re.sub(r"\b(?:\w+\.)+\b", "", kind[0]), text)
     lines[:] = re.sub(r"^:vartype .*\n?", "", text, flags=re.MULTILINE).split("\n")
+
+
+def without_limits(kind):
+    """Leave out of a type the limits of a number, which the schemas of the files have."""
+    return re.sub(r"~typing\.Annotated\[(~?[\w.]+), [^]]*\]", r"\1", kind)
 
 
 def adapt_signature(app, what, name, obj, options, signature, returned):
     """Leave out what is no Python: Sphinx shows such a signature with the modules of all types."""
-    if signature is None or signature == "(*args, **kwargs)":
+    if signature is None:
+        return None
+    if signature == "(*args, **kwargs)":
         return "", returned
-    signature = re.sub(r"~typing\.Annotated\[(~?[\w.]+), [^]]*\]", r"\1", signature)
-    signature = signature.replace("<factory>", "...")
+    signature = without_limits(signature)
+    signature = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature).replace("<factory>", "...")
     return signature.replace("~jax.jaxlib._jax.Array", "~jax.Array"), returned
 
 
 def check_signatures(app, doctree):
     """Warn of signatures that name private modules, or objects of Python."""
     for signature in doctree.findall(addnodes.desc_signature):
+        for part in [*signature.findall(Text)]:
+            part.parent.replace(part, Text(without_limits(part)))
         found = re.search(
             r"jaxlib|jaxtyping|typing\.|collections\.|~|<|numpy\._", signature.astext()
         )
