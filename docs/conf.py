@@ -10,7 +10,7 @@ import re
 import typing
 from pathlib import Path
 
-from docutils.nodes import SkipNode, Text
+from docutils.nodes import SkipNode, Text, math
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx import addnodes
@@ -89,13 +89,26 @@ def write_math(as_block):
 
     def visit(translator, node):
         try:
-            translator.body.append(tex2mathml(node.astext(), as_block=as_block))
+            formula = tex2mathml(node.astext(), as_block=as_block)
+            if "after" in node:
+                formula = f'<span class="in-one-line">{formula}{node["after"]}</span>'
+            translator.body.append(formula)
         except MathError as error:
             text = f"formula {node.astext()!r}: {error}"
             logging.getLogger(__name__).warning(text, location=node, type="math")
         raise SkipNode
 
     return visit
+
+
+def keep_together(app, doctree):
+    """Make the full stop or comma after a formula a part of it, so that it is in the same line."""
+    for formula in [*doctree.findall(math)]:
+        following = formula.parent.index(formula) + 1
+        for after in formula.parent[following : following + 1]:
+            if isinstance(after, Text) and after.startswith((".", ",", ";", ":", ")")):
+                formula["after"] = after[0]
+                formula.parent[following] = Text(after[1:])
 
 
 def include_sections(app, docname, source):
@@ -202,6 +215,7 @@ def setup(app):
     """Hooks of the build."""
     app.connect("autodoc-process-signature", adapt_signature)
     app.connect("doctree-read", check_signatures)
+    app.connect("doctree-read", keep_together)
     app.connect("autodoc-process-docstring", adapt_docstring, priority=900)
     app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
     app.connect("source-read", include_sections)
