@@ -53,8 +53,8 @@ def one_conditional():
 def test_one_conditional_changed_gives_a_risk(one_conditional):
     names, said = one_conditional
     run, risk = names["run"], names["risk"]
-    assert set(np.unique(run.draws["alpha"].round(3))) <= {0.1, 0.3, 1.0, 3.0}
-    assert len(np.unique(run.draws["alpha"])) > 1
+    values = np.unique(run.draws["alpha"]).astype(float).round(3).tolist()
+    assert len(values) > 1 and {*values} <= {0.1, 0.3, 1.0, 3.0}
     assert risk.tau1.shape == (2, 200)
     lines = [line for line in said.splitlines() if line.startswith(("NPLCM ", "OnGrid "))]
     assert [line.split()[0] for line in lines] == ["NPLCM", "OnGrid"]
@@ -87,15 +87,14 @@ def test_blackjax_numpyro_and_bnp_run_together(library, monkeypatch):
         "1_000": "150", '"marital_status", "education"': '"education"', "bnp.NPLCM()":
         "bnp.NPLCM(components=5)", "num_steps=500": "num_steps=20", "alpha[250:]": "alpha[10:]",
         "K, num_levels = 6": "K, num_levels = 3",
-        "until=target": "until=target, num_chains=2, num_warmup=300, num_samples=2000",
-        "num_warmup=1000": "num_warmup=200", "num_samples=1000": "num_samples=1000",
-        "num_chains=4": "num_chains=2",
+        "until=target": "until=target, num_chains=2, num_warmup=300, num_samples=1000",
+        "num_warmup=1000": "num_warmup=200", "num_chains=4": "num_chains=2",
     }  # fmt: skip
     names, said = run_program(program_of("numpyro_blackjax.md", less), "numpyro_blackjax.md")
     assert names["blackjax"] is importlib.import_module("blackjax")
     assert names["alpha"].shape == (20,) and np.all(np.asarray(names["alpha"]) > 0)
     run, risk = names["run"], names["risk"]
-    assert risk.tau1.shape == run.draws["log_likelihood"].shape == (2, 2000)
+    assert run.draws["log_likelihood"].shape == (2, 1000) and len(risk.tau1) == 2
     assert 0 < risk.r1.min() <= risk.r1.max() < 1
     assert 0.5 < run.draws["acceptance"].mean() < 1
     # One posterior, two samplers.
