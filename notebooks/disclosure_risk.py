@@ -174,7 +174,9 @@ if risk.overdispersion is not None:
 # Look at this before the figure above. The chains started from different values. If they agree now,
 # R-hat (`r_hat`) is near 1; it should be below 1.05. The effective sample size (`ess_bulk`,
 # `ess_tail`) is the number of independent draws that would be as informative as the chains; it
-# should be at least 100 for each chain.
+# should be at least 100 for each chain. This holds for $\tau_1$, which is reported. The number of
+# components and `alpha` may move more slowly, as many values of them explain the data equally well
+# and lead to the same $\tau_1$.
 #
 # `to_inference_data` arranges the draws in the format of ArviZ. `parameters=True` adds the arrays
 # of the model, with labels such as "age=0-14" along their axes; `checks=bnp.predictive_checks(run)`
