@@ -130,7 +130,7 @@ def known_total(drawn: Drawn, key: jax.Array) -> Iterator[tuple[str, Found, str]
     """Name, result and a note of the Dirichlet-multinomial model."""
     began = time.perf_counter()
     run = bnp.models.sample_population_counts(
-        drawn.cells, key=key, num_chains=4, num_warmup=400, num_samples=100, thin=2
+        drawn.cells, key=key, num_chains=4, num_warmup=250, num_samples=75, thin=2
     )
     taus = {name: run.draws[name] for name in ("tau1", "tau2")}
     note = (
