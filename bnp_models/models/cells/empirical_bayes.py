@@ -116,8 +116,8 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
         low, high = (
             np.array([float(_unbounded(name, _BOUNDS[name][i])) for name in names]) for i in (0, 1)
         )
-        start = [float(_unbounded(n, v)) for n, v in model.hyperparameters.items()]
-        start = np.clip(start, low, high)
+        given = [float(_unbounded(name, x)) for name, x in model.hyperparameters.items()]
+        start = np.clip(given, low, high)
         value_and_grad = jax.jit(jax.value_and_grad(loss)).lower(start).compile()
         compiled = time.perf_counter()
         found = minimize(

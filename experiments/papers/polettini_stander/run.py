@@ -116,7 +116,7 @@ def full_bayes(drawn: Drawn, key: jax.Array) -> Iterator[tuple[str, Found, str]]
             continue
         began = time.perf_counter()
         draws = bnp.sample_hyperparameters(
-            model, drawn.cells, key=key, num_chains=4, num_warmup=500, num_samples=250
+            model, drawn.cells, key=key, num_chains=4, num_warmup=300, num_samples=200
         )
         result = bnp.cell_risk(model, drawn.cells, key=key, draws=draws)
         values = ", ".join(f"{k} {v.mean():.3g}" for k, v in draws.values.items())
