@@ -80,6 +80,14 @@ def test_each_value_that_is_set_free_has_a_row():
         assert list(edits.fields.itertuples(index=False, name=None)) == expected
 
 
+def test_missing_values_have_no_row():
+    """Where the first level of a missing value is possible with nothing."""
+    schema = numbered_schema((2, 2, 2))
+    zeros = StructuralZeros.from_codes(np.array([[0, -1, -1], [-1, 1, 1]]), schema)
+    edits = fewest_edits(Microdata(schema, np.array([[-1, 1, 1], [-1, 0, 1]])), zeros, seed=0)
+    assert edits.fields["row"].tolist() == [0] and edits.fields["variable"][0] in ("v1", "v2")
+
+
 def test_all_records_are_impossible():
     """More records than are solved at once, in none of which one value is enough."""
     schema = numbered_schema((3, 3, 3, 2))
