@@ -111,7 +111,7 @@ class Changes:
         counts = edits["variable"].value_counts(sort=False)
         return {
             "records": int(edits["row"].nunique()),
-            "values": len(edits),
+            "fields": len(edits),
             "by_variable": {
                 name: int(counts[name]) for name in self.original.schema.variables if name in counts
             },

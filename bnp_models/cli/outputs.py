@@ -65,7 +65,7 @@ def edited_lines(changes: Changes) -> list[str]:
         return ["edited: no record is impossible"]
     by_variable = ", ".join(f"{name} {count:,}" for name, count in number["by_variable"].items())
     return [
-        f"edited: {counted(number['values'], 'value')} of "
+        f"edited: {counted(number['fields'], 'value')} of "
         f"{counted(number['records'], 'impossible record')} ({by_variable}), which are in {EDITS}"
     ]
 

@@ -358,7 +358,7 @@ class EditsEntry(Document):
 
     records: int
     """Records that were impossible."""
-    values: int
+    fields: int
     """Values that were set free."""
     by_variable: Mapping[str, int]
     """Values that were set free, by variable."""

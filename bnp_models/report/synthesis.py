@@ -79,8 +79,8 @@ def render_synthesis_report(
     notes
         More sentences that are to be read before use.
     edited
-        Numbers of `records` and `values` of the sample that were set free, because the records
-        were impossible, and of values `by_variable`.
+        Where impossible records were edited: the numbers of these `records`, of `fields` (values)
+        that were set free, and of these `by_variable`.
 
     Returns
     -------

@@ -19,7 +19,13 @@ from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 
 class Edits(NamedTuple):
-    """Records whose impossible combinations of values were set free, and what was set free."""
+    """Records without the values that made them impossible, and these values.
+
+    Examples
+    --------
+    >>> bnp.zeros.fewest_edits(table, zeros, seed=0).fields.columns.tolist()
+    ['row', 'variable', 'value']
+    """
 
     table: Microdata
     """The records, in which the values that were set free are missing: each can be completed."""

@@ -60,7 +60,7 @@ def test_impossible_records_are_corrected(folder, capsys):
 
     number = edits["variable"].value_counts().to_dict()
     assert json.loads((out / "run.json").read_text())["edited"] == {
-        "records": 3, "values": 3, "by_variable": number
+        "records": 3, "fields": 3, "by_variable": number
     }  # fmt: skip
     assert "edited: 3 values of 3 impossible records (age " in said and "edits.csv" in said
     page = (out / "report.html").read_text()
@@ -181,4 +181,4 @@ def test_edits_have_the_values_that_were_read():
     assert edited.edits.values.tolist() == [[1, "a", "2,5"], [2, "b", "x"]]
     assert edited.original.codes.tolist() == [[0, 0], [-1, 1], [0, -1]]
     assert table.codes.tolist() == [[0, 0], [1, 1], [0, 0]]
-    assert edited.num_edited == {"records": 2, "values": 2, "by_variable": {"a": 1, "b": 1}}
+    assert edited.num_edited == {"records": 2, "fields": 2, "by_variable": {"a": 1, "b": 1}}
