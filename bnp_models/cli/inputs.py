@@ -156,11 +156,11 @@ def check_options(command: Sampling) -> None:
 
 def _check_edit(command: Impute) -> None:
     """Refuse to edit without structural zeros, by which it is known what is impossible."""
-    model = command.fit.chosen_model
-    if model in HOUSEHOLD_MODELS:
+    fit = command.fit
+    if fit.chosen_model in HOUSEHOLD_MODELS or fit.households.household is not None:
         raise UsageError(
-            f"--edit: cannot be used with --model {model}; it edits single records, "
-            "and not households that break a rule. Leave it out"
+            "--edit: cannot be used with --household, because it edits single records, and not "
+            "households that break a rule; leave it out"
         )
     if command.data.conditions is None:
         raise UsageError(
