@@ -286,7 +286,7 @@ class Fit:
 
     heading: ClassVar = "model"
 
-    model: str = option(help="model to fit (default: %(default)s)")
+    model: str | None = option(help="model to fit (default: %(default)s)")
     concentration: str | None = option(choices=("shared", "record", "hierarchical"), help=
         "concentration parameter alpha of hdp. shared: one alpha for all records; record: one "
         "alpha for each record; hierarchical: one alpha for each record, with a prior whose rate "
@@ -325,6 +325,12 @@ class Fit:
         "first")  # fmt: skip
     households: HouseholdFit = part(HouseholdFit)
     cells: CellFit = part(CellFit, last=True)
+
+    @property
+    def chosen_model(self) -> str:
+        """Name of the model, once it is known whether it is of persons or of households."""
+        assert self.model is not None
+        return self.model
 
     @property
     def named_ordered(self) -> Names:
@@ -379,8 +385,9 @@ class Chains:
     max_minutes: float | None = option("M", number_above(0), help=
         "stop after this many minutes even if the chains do not agree yet, or have not made the "
         "first draws. Compilation, checks of the chains and the minutes before a --resume count "
-        f"too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the "
-        "first draws take more)")  # fmt: skip
+        "too; a compilation that has begun is finished first (default: "
+        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the first draws "
+        "take more)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

@@ -300,6 +300,13 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
 def check_population_size(table: Records | pd.DataFrame, population_size: int) -> None:
     """Raise `MicrodataError` if the population is smaller than the sample, or beyond 2^53.
 
+    Parameters
+    ----------
+    table
+        Coded records, a table of counts, or a data frame.
+    population_size
+        Number of persons of the population.
+
     Examples
     --------
     >>> bnp.data.check_population_size(table, 50)

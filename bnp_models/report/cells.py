@@ -192,6 +192,13 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
 
     Without chains, the hyperparameters are constants, and the draws of tau1 are independent.
 
+    Parameters
+    ----------
+    result
+        Result of `cell_risk`.
+    seed
+        Seed of the run, which is written with the draws. Default: none is written.
+
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
@@ -251,6 +258,13 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
 def check_names(variables, baselines: bool = False) -> None:
     """Raise MicrodataError if a variable has the name of a column of cells.csv.
 
+    Parameters
+    ----------
+    variables
+        Names of the variables.
+    baselines
+        Whether the file also has the columns of the classical estimators.
+
     Examples
     --------
     >>> bnp.report.check_names(table.schema.variables)
@@ -268,6 +282,17 @@ def write_cells(
     result: CellRisk, path: str | PathLike, *, baselines: bool = False, bom: bool = False
 ) -> None:
     """Write one row per non-empty cell, riskiest first, as `write_table` writes.
+
+    Parameters
+    ----------
+    result
+        Result of `cell_risk`.
+    path
+        Where the CSV file is written.
+    baselines
+        Whether to add the columns of the classical estimators.
+    bom
+        Whether the file begins with a byte order mark, by which Excel recognises UTF-8.
 
     Examples
     --------
@@ -330,6 +355,17 @@ def render_cell_report(
 
 def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **options) -> None:
     """Write the page of `render_cell_report`, which takes the same options, to an HTML file.
+
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    result
+        Result of `cell_risk`.
+    summary
+        Result of `cell_risk_summary`.
+    options
+        Further options of `render_cell_report`.
 
     Examples
     --------

@@ -209,6 +209,16 @@ BAD = {
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
+    "estimated": (
+        GOOD, ["--alpha", "1", "--hyperparameters", "empirical-bayes"], ["--alpha", "is estimated"],
+    ),
+    "warmup": (GOOD, ["--hyperparameters", "fixed", "--warmup", "9"], ["--warmup", "full-bayes"]),
+    "thin": (GOOD, ["--alpha", "1", "--thin", "2"], ["--thin", "full-bayes"]),
+    "ties": (GOOD, ["--ties", "off"], ["--ties", "a model of cells"]),
+    "checkpoints": (GOOD, ["--checkpoint-seconds", "1"], ["--checkpoint-seconds", "of cells"]),
+    "method of others": (
+        GOOD, ["--model", "hdp", "--hyperparameters", "fixed"], ["--hyperparameters", "only with"],
+    ),
     "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 or"]),
     "gamma of hdp": (GOOD, ["--model", "hdp", "--gamma", "1"], ["--gamma", "polettini-stander-2"]),
 }  # fmt: skip

@@ -131,8 +131,10 @@ def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
     out.mkdir()
     for name in ("records.csv", "cells.csv"):
         (out / name).write_text("those of an earlier call")
-    assert main(risk_arguments(files, out, "--no-records")) == 0
-    assert "records.csv" not in capsys.readouterr().out
+    assert main(risk_arguments(files, out, "--no-records", "--bom")) == 0
+    said = capsys.readouterr()
+    assert "records.csv" not in said.out
+    assert "--bom: without effect, because --no-records leaves out the tables" in said.err
     assert sorted(path.name for path in out.iterdir()) == [
         name for name in OUTPUTS if name != "records.csv"
     ]
@@ -771,8 +773,8 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys, monkeypatch):
         (None, "; it is too early to say how long the run will take"),
     ],
 )
-def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
-    """Of the draws alone, and only then of what is evaluated of them."""
+def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
+    """Of what costs little, and only then of what is evaluated."""
     said, evaluated = [], []
     alone, diagnosis = (
         SimpleNamespace(reached=False, missed=[f"R-hat of {name} is 1.2"], minutes_needed=needed)
@@ -783,9 +785,8 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch)
         evaluated.append(run)
         return diagnosis
 
-    monkeypatch.setattr(runs, "Diagnosis", SimpleNamespace(of=lambda run: alone))
     run = SimpleNamespace(seconds={"draws": 90.0}, until=SimpleNamespace(max_minutes=10.0))
-    target = runs._JudgedTarget(1.01, diagnose=diagnose, say=said.append)
+    target = runs._JudgedTarget(1.01, diagnose=diagnose, early=lambda run: alone, say=said.append)
     assert not target(run) and not evaluated
     alone.reached = True
     assert not target(run) and evaluated == [run]

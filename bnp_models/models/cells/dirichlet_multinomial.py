@@ -102,8 +102,8 @@ def sample_population_counts(
         Cells with weights, from `weighted_cells`; all K must fit in memory.
     key
         Used once.
-    num_warmup
-        Sweeps before the first draw.
+    num_chains, num_warmup
+        Number of chains; and of sweeps before the first draw.
     num_samples, thin
         Draws of each chain, one every `thin` sweeps.
 

@@ -74,6 +74,13 @@ class EmpiricalBayes(NamedTuple):
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
     """Estimate the hyperparameters by maximum likelihood, by L-BFGS from those of `model`.
 
+    Parameters
+    ----------
+    model
+        Model that gives the variant and the starting values.
+    cells
+        Cells with weights, from `weighted_cells`.
+
     Raises
     ------
     NoMaximumError
