@@ -152,17 +152,17 @@ def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
     if found is not None or share == 1 or not is_of_records(run):
         return found
     settings, key = run.settings, jax.random.fold_in(run.key, _MARGINS)
-    run = population_law(run)
-    schema = run.table.schema
+    law = population_law(run)
+    schema = law.table.schema
     each = min(_SIMULATED, settings.num_arrays)
     draws = [
         np.concatenate([
             np.bincount(made.codes[:, j], made.counts, number) / made.n
             for j, number in enumerate(schema.num_levels)
         ])
-        for made in simulate_samples(run, settings.num_chains * each, key)
+        for made in simulate_samples(law, settings.num_chains * each, key)
     ]  # fmt: skip
-    names = _names(schema.variables, schema.levels, _rare_levels(run.table))
+    names = _names(schema.variables, schema.levels, _rare_levels(law.table))
     values = np.reshape(draws, (settings.num_chains, each, -1))
     return Margins(tuple(names), values, max(1, settings.num_arrays // each), share)
 
