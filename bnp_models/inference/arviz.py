@@ -259,6 +259,13 @@ def write_netcdf(data, path: str | PathLike) -> None:
 
     The attribute `created_at` is left out, so that the same draws give a file with the same bytes.
 
+    Parameters
+    ----------
+    data
+        Result of `to_inference_data`.
+    path
+        Where the file is written.
+
     Examples
     --------
     >>> bnp.io.write_netcdf(bnp.to_inference_data(run, risk), "posterior.nc")

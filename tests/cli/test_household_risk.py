@@ -133,6 +133,11 @@ def test_rules_and_codes(folder, tmp_path, options):
         (["--suda"], "--suda: cannot be used for the risk of households"),
         (["--population-size", "59"], "is not between the sample's 60 households"),
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
+        (["--model", "hdp"], "can be used only with --model ndpmpm"),
+        (["--impossible-weight", "2"], "--impossible-weight: is used only with --rules"),
+        (["--head", "no", "--roles", "roles.csv"], "--roles: is used only by --rules and to find"),
+        (["--bom", "--format", "parquet"], "--bom: is only for CSV, not for --format parquet"),
+        (["--level-prior", "uniform", "--level-shape", "1"], "--level-prior: is replaced by"),
         (["--sizes", "given"], "unrecognized arguments: --sizes"),
         (["--household-variables", "age"], "of the same household"),
     ],
@@ -147,7 +152,14 @@ def test_missing_values_are_refused(folder, tmp_path, capsys):
     frame.loc[3, "age"] = None
     frame.to_csv(tmp_path / "sample.csv", index=False)
     assert main(command(tmp_path, tmp_path / "out")) == 2
-    assert "has a missing value" in one_line(capsys)
+    said = one_line(capsys)
+    assert "has a missing value" in said and "with bnp-models impute --model ndpmpm" in said
+
+
+def test_a_file_without_persons(folder, tmp_path, capsys):
+    pd.read_csv(folder / "sample.csv").head(0).to_csv(tmp_path / "sample.csv", index=False)
+    assert main(command(tmp_path, tmp_path / "out")) == 2
+    assert "sample.csv: 0 usable records" in one_line(capsys)
 
 
 PERSONS = ["--population-size", "2000", "--model", "nplcm", "--components", "2", "--chains", "1",

@@ -319,8 +319,16 @@ def test_minutes_that_end_before_there_are_draws_to_judge(
 
 
 def test_minutes_that_compilation_takes(small, one_second):
-    with pytest.raises(bnp.OutOfTime, match="at sweep 0 of the 23"):
+    said = (
+        r"^stopped after 0\.0167 minutes, at sweep 0 of the 23 .* compilation, which cannot be "
+        r"stopped, took longer than the 0\.01 minutes allowed"
+    )
+    # The clock has one second of the initial states, after which the sweep is not compiled.
+    with pytest.raises(bnp.OutOfTime, match=said):
         run_until(small.table, after(1), max_minutes=0.01, **SLOW)
+    said = r"^stopped after 0\.0333 minutes, at sweep 0 of .* longer than the 0\.025 minutes"
+    with pytest.raises(bnp.OutOfTime, match=said):
+        run_until(small.table, after(1), max_minutes=0.025, **SLOW)
     whole = run_until(small.table, after(1), max_minutes=0.01, finish_first=True, **SLOW)
     assert whole.settings.num_samples == 30
 

@@ -11,6 +11,7 @@ import bnp_models as bnp
 from bnp_models.inference.convergence import (
     ENDS,
     batches_of,
+    errors_of_mean_draws,
     errors_of_means,
     figures_of,
     monte_carlo_errors,
@@ -128,6 +129,25 @@ def test_errors_of_means_are_those_of_repeated_chains():
     assert 1 < np.std(means) / np.sqrt(np.mean(np.square(errors))) < 1.5
     assert batches_of(2, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert np.isnan(errors_of_means(np.ones((4, 2)), np.array([1, 0, 1, 0]))).all()
+
+
+def test_chains_of_one_start_count_as_one():
+    """Of sixteen chains, four stay near each of four starts."""
+    rng = np.random.default_rng(4)
+    figures, errors, of_batches = [], [], []
+    for _ in range(200):
+        starts = np.repeat(rng.normal(0, 0.3, 4), 4)[:, None]
+        chains = starts + rng.normal(size=(16, 50))
+        figures.append([chains.mean(), *np.quantile(chains, ENDS)])
+        errors.append(monte_carlo_errors(chains, 4))
+        of_batches.append(errors_of_mean_draws(chains.reshape(-1, 1), 16, 4)[0])
+    wanted = np.std(figures, axis=0)
+    ratio = wanted / np.sqrt(np.mean(np.square(errors), axis=0))
+    assert (ratio > 0.75).all() and (ratio < 1.25).all()
+    assert 1 < wanted[0] / np.sqrt(np.mean(np.square(of_batches))) < 1.6
+    assert batches_of(4, 2, 2).tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
+    one = np.isfinite(monte_carlo_errors(rng.normal(size=(4, 50)), 4))
+    assert one.all()
 
 
 @pytest.mark.parametrize(
