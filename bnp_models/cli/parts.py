@@ -275,8 +275,9 @@ class CellFit:
         "0.7)")  # fmt: skip
     empty_phat: tuple[tuple[float, float], ...] | None = option("P:W,..", mixture_type, help=
         "sampling fractions of the empty cells in model 2, each with the share of the empty cells "
-        "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the whole "
-        "sample)")  # fmt: skip
+        "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the "
+        "cell's stratum, if the levels of one or two key variables explain the weights; otherwise "
+        "that of the whole sample, with a warning)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -508,6 +508,11 @@ def read_households(
 def persons_of(table: Records | Households) -> Records:
     """Return the persons of households; a table of records is returned unchanged.
 
+    Parameters
+    ----------
+    table
+        Households, or a table of records.
+
     Examples
     --------
     >>> bnp.data.persons_of(households).n == households.num_persons

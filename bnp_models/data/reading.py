@@ -244,6 +244,15 @@ def read_frame(
 ) -> tuple[pd.DataFrame, list[int] | None]:
     """Read columns of a file as :func:`~bnp_models.read_microdata` does, uncoded.
 
+    Parameters
+    ----------
+    path
+        A file in one of the formats that `read_microdata` reads.
+    columns
+        Columns to read. Default: all.
+    reading
+        Separator, encoding, signs of missing values and the like. Default: as found in the file.
+
     Returns
     -------
     frame : DataFrame

@@ -138,9 +138,9 @@ def sample(
     devices
         Devices to use; by default all of `jax.devices()`. Whole chains are divided among the
         devices first, and then records.
-    checkpoint
-        Folder for checkpoints. With `resume`, the run continues from the last checkpoint in it.
-        With a larger `max_minutes`, a run that stopped for lack of time can be continued too.
+    checkpoint, resume
+        Folder for checkpoints; and whether the run continues from the last checkpoint in it. With a
+        larger `max_minutes`, a run that stopped for lack of time can be continued too.
     checkpoint_seconds
         Minimum time between checkpoints.
     chunk_sweeps
@@ -368,6 +368,11 @@ def check_input(
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions.
+
+    Parameters
+    ----------
+    model, table, conditions
+        As for `sample`.
 
     Examples
     --------

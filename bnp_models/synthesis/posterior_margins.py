@@ -159,12 +159,13 @@ def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
     found = level_margins(run, share=share)
     if share == 1 or not is_of_records(run):
         return found
-    settings, table = run.settings, run.table.tabulated
+    settings, law = run.settings, population_law(run)
+    table = law.table.tabulated
     pairs = _largest_pairs(table)
     levels = {(j,): np.arange(size) for j, size in enumerate(table.schema.num_levels)}
     each, rows = min(_SIMULATED, settings.num_arrays), min(table.n, _MOST_ROWS)
     key = jax.random.fold_in(run.key, _MARGINS)
-    simulated = simulate_samples(population_law(run), settings.num_chains * each, key, rows)
+    simulated = simulate_samples(law, settings.num_chains * each, key, rows)
     shares = np.stack([_shares(made, levels | pairs) for made in simulated])
     values = shares.reshape(settings.num_chains, each, -1)
     thin, rare = max(1, settings.num_arrays // each), _rare_levels(table)

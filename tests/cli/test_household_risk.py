@@ -71,6 +71,8 @@ def test_files(done, folder):
     pd.testing.assert_frame_equal(
         records[list(sample)].reset_index(drop=True), sample, check_dtype=False
     )
+    alike = sample.iloc[:, 1:].value_counts()
+    assert (records["f"] == [alike[tuple(row)] for row in sample.iloc[:, 1:].to_numpy()]).all()
     through = np.fmax(table["r1"].reindex(sample["hid"]).to_numpy(), records["r1"])
     np.testing.assert_allclose(records["r_household"], through, rtol=1e-6)
     np.testing.assert_allclose(persons["found"], records["r_household"].sum(), rtol=1e-6)
@@ -120,6 +122,8 @@ def test_rules_and_codes(folder, tmp_path, options):
     records = pd.read_csv(tmp_path / "out" / "records.csv")
     assert records["r1"].isna().all() == unknown
     assert records["r_household"].notna().all()
+    alike = records.groupby(["persons", "tenure", "relate", "age"])["row"].transform("size")
+    assert (records["f"] == alike).all() and records["f"].max() > 2
 
 
 @pytest.mark.parametrize(

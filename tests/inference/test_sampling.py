@@ -245,6 +245,8 @@ def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
         kept = value[:, dropped if value.ndim == 2 else dropped // every :]
         np.testing.assert_array_equal(longer.draws[name], kept)
     assert longer.settings.num_samples == 24 - dropped
+    cut = bnp.extend(later, 8, max_seconds=1e-9, chunk_sweeps=1)
+    assert cut.settings.num_samples == cut.draws["alpha"].shape[1]
     with pytest.raises(ValueError, match="that were discarded, cannot be thinned by 5"):
         longer.thinned(5)
 

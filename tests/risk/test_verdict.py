@@ -13,9 +13,10 @@ from bnp_models.inference.convergence import (
     batches_of,
     errors_of_mean_draws,
     errors_of_means,
+    figures_of,
     monte_carlo_errors,
 )
-from bnp_models.risk.verdict import Limits, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 
 R1 = np.array([0.3, 0.1, 0.02])
 
@@ -90,6 +91,28 @@ def test_chains_that_disagree_have_larger_errors():
     assert np.isnan(monte_carlo_errors(chains[:, :3])).all()
     assert monte_carlo_errors(np.full((2, 50), 3)) == (0, 0, 0)
     assert np.isfinite(monte_carlo_errors(chains[:1])).all()
+
+
+def test_errors_are_multiplied_by_the_rhat_of_superchains():
+    """Chains that differ within each group of four, while the groups agree."""
+    rng = np.random.default_rng(4)
+    chains = rng.normal(size=(16, 60)) + np.tile([-3, -1, 1, 3], 4)[:, None]
+    alone, nested = monte_carlo_errors(chains), monte_carlo_errors(chains, 4)
+    ratio = figures_of(chains)["rhat"] / max(figures_of(chains, 4)["rhat"], 1)
+    assert ratio > 1.4
+    np.testing.assert_allclose(np.divide(alone, nested), ratio)
+    figures = figures_of_draws(np.exp(chains), 4)
+    errors = monte_carlo_errors(np.exp(chains), 4)
+    assert (figures["error_mean"], figures["error_q975"]) == (errors.mean, errors.high)
+    assert errors.high > 3 * errors.low
+
+
+def test_errors_of_chains_that_stay_are_those_of_their_figures():
+    """The standard error of the mean of the chains' means, times R-hat, of two chains apart."""
+    chains = np.random.default_rng(6).normal(size=(2, 400)) + np.array([[0], [9]])
+    between = np.std(chains.mean(axis=1), ddof=1) / np.sqrt(2)
+    expected = figures_of(chains)["rhat"] * between
+    assert monte_carlo_errors(chains).mean == pytest.approx(expected)
 
 
 def test_errors_of_means_are_those_of_repeated_chains():

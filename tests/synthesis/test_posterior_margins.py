@@ -20,6 +20,7 @@ def test_margins_are_named_and_thinned(latent):
     few = bnp.level_margins(latent.run, max_draws=10)
     assert few.thin == 3
     np.testing.assert_array_equal(few.draws, margins.draws[:, ::3])
+    assert bnp.level_margins(latent.run, max_draws=20).draws.shape[1] == 15
 
 
 def test_margins_of_files_that_are_not_computed_exactly(latent, monkeypatch):
@@ -40,6 +41,7 @@ def test_margins_of_files_that_are_not_computed_exactly(latent, monkeypatch):
     wrong = (made.draws[::-1] - exact) / np.sqrt(exact * (1 - exact) / n + 1e-12)
     assert wrong.std() > z.std() + 0.1
     assert {name.endswith(" in the files") for name in made.monitored(run)} == {True, False}
+    assert "log_likelihood" in found.monitored(run).keys() ^ latent.margins.monitored(run).keys()
 
 
 HOUSEHOLDS = [
