@@ -55,7 +55,6 @@ from bnp_models.risk.misclassification import Misclassification
 from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
 from bnp_models.risk.population import (
     PopulationRisk,
-    checked_misclassification,
     population_risk,
     tau1_monitor,
 )
@@ -202,7 +201,7 @@ def _misclassification(command: Risk, table: Records) -> Misclassification | Non
     if file is None:
         return None
     with about("--misclassification"):
-        return checked_misclassification(Misclassification.from_file(file, table.schema), table)
+        return Misclassification.from_file(file, table.schema)
 
 
 def _reading_of_missing(command: Risk, table: Records) -> str:
@@ -217,7 +216,11 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
     if not table.has_missing:
         return reading
     refuse(
-        {"validate": command.validate is not None, "baselines": command.baselines},
+        {
+            "validate": command.validate is not None,
+            "baselines": command.baselines,
+            "misclassification": command.misclassification,
+        },  # fmt: skip
         "cannot be used if values of key variables are missing; leave it out, or complete the "
         "records with bnp-models impute",
     )

@@ -365,7 +365,7 @@ def population_risk(
     reading = missing_keys if law.table.has_missing else None
     check_all_records(reading, all_records)
     method = checked_method(method, law.model, law.table)
-    changed = checked_misclassification(misclassification, law.table)
+    changed = _checked_misclassification(misclassification, law.table)
     posterior = None
     if ties != "off":
         posterior = OverdispersionPosterior.of(law, key_cells, method, NUM_DRAWS[method])
@@ -412,7 +412,7 @@ def check_all_records(missing_keys: str | None, all_records: bool) -> None:
         )
 
 
-def checked_misclassification(
+def _checked_misclassification(
     given: Misclassification | pd.DataFrame | None, table: Records
 ) -> Misclassification | None:
     """Probabilities of unchanged values, after checking them against the sample; None if none."""

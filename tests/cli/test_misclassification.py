@@ -77,7 +77,7 @@ def test_all_figures_are_of_records_with_their_own_values(folder):
     (HALF, ["--what-if", "drop:age"], ["--what-if: cannot be used with --misclassification"]),
     (HALF, ["--keys", "age,sex"], ["--keys: cannot be used with --misclassification"]),
     (HALF, ["--baselines"], ["--baselines: cannot be used with --misclassification"]),
-    (HALF, ["--missing", "sex=Male"], ["--misclassification", "values of key variables are miss"]),
+    (HALF, ["--missing", "sex=Male"], ["--misclassification: cannot be used if values of key"]),
 ])  # fmt: skip
 def test_what_is_refused_before_any_work(folder, tmp_path, capsys, content, more, parts):
     (tmp_path / "half.csv").write_text(content)

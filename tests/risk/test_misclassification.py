@@ -1,5 +1,6 @@
 """Risk of files whose values were changed at random: by simulation, and against the unchanged."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -157,6 +158,14 @@ def test_records_that_are_not_unique(small, pram):
     np.testing.assert_allclose(risk.r2_of_cells, before.r2_of_cells * kept, rtol=1e-9)
 
 
+def test_missing_values_are_refused(small, pram):
+    codes = np.array(small.table.codes)
+    codes[3, 1] = -1
+    run = dataclasses.replace(small.run, table=bnp.Microdata(small.table.schema, codes))
+    with pytest.raises(MicrodataError, match="--misclassification"):
+        bnp.population_risk(run, N, missing_keys="wildcard", misclassification=pram)
+
+
 @pytest.mark.parametrize(("rows", "parts"), [
     ([("sex", "f", "f", 0.9), ("sex", "f", "m", 0.0999)], ["'sex'", "'f'", "0.9999"]),
     ([("sex", "m", "f", 0.3)], ["'sex'", "'m'", "0.3"]),
@@ -165,6 +174,7 @@ def test_records_that_are_not_unique(small, pram):
     ([("town", "1", "x", 1)], ["column 'released'", "'x'", "--levels"]),
     ([("sex", "f", "f", "0,5")], ["column 'probability'", "'0,5'"]),
     ([("sex", "f", "f", 1.5), ("sex", "f", "m", -0.5)], ["row 0", "1.5", "from 0 to 1"]),
+    ([("sex", "f", "m", -0.5), ("sex", "f", "f", 1)], ["row 0", "-0.5", "from 0 to 1"]),
     ([("sex", "f", "f", float("nan"))], ["column 'probability'", "empty"]),
     ([("sex", "", "f", 1)], ["column 'true'", "empty"]),
     ([("sex", "f", "f", 0.5), ("sex", "f", "f", 0.5)], ["row 1", "'sex'", "twice"]),
