@@ -24,6 +24,11 @@ RunT = TypeVar("RunT", bound=Run)
 def sample_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a record of the sample.
 
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
+
     Examples
     --------
     >>> bnp.inference.sample_law(run) is run
@@ -35,6 +40,11 @@ def sample_law(run: RunT) -> RunT:
 
 def population_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person drawn at random from the population.
+
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
 
     Examples
     --------
@@ -49,6 +59,11 @@ def unsampled_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person who was not sampled.
 
     A record of weight w stands for w - 1 such persons.
+
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
 
     Raises
     ------

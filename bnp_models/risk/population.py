@@ -377,7 +377,7 @@ def population_risk(
         matching, None if completions is None else completions.rows,
         kept=None if changed is None else changed.kept(cells.codes),
         thinning=numpy_generator(jax.random.fold_in(key_counts, _THINNING)),
-        shape=shape_of_draws(evaluator.draws),
+        shape=shape_of_draws(evaluator.draws), superchain=law.settings.superchain,
     )  # fmt: skip
     done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):

@@ -90,6 +90,8 @@ class RiskSums:
         Generator that draws which records have their own values.
     shape
         (chains, draws) of the draws that are added.
+    superchain
+        Number of consecutive chains that started at the same point.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class RiskSums:
         kept: np.ndarray | None = None,
         thinning: np.random.Generator | None = None,
         shape: tuple[int, int],
+        superchain: int = 1,
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.posterior, self.on = posterior, on
@@ -120,8 +123,8 @@ class RiskSums:
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
         self.kept, self.thinning = kept, thinning
-        self.shape, self.batches = shape, batches_of(*shape)
-        self.r1_of_batches = np.zeros((2 * shape[0], len(self.rows)))
+        self.shape, self.batches = shape, batches_of(*shape, superchain)
+        self.r1_of_batches = np.zeros((2 * shape[0] // superchain, len(self.rows)))
         self.done = 0
         self.r1 = np.zeros(len(self.rows))
         self.r2 = np.zeros(len(self.rows) + len(self.shared))
