@@ -397,8 +397,8 @@ class Households:
         i = int(incomplete[0])
         raise MicrodataError(
             f"household {quoted(plain_label(self.ids[i]))} has a missing value ({incomplete.size} "
-            f"of {self.n} households are incomplete) and {what} needs complete households; drop or "
-            "complete them",
+            f"of {self.n} households are incomplete) and {what} needs complete households; drop "
+            "them, or complete them with bnp-models impute --model ndpmpm",
             row=self.first_row(i),
         )
 

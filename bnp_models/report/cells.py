@@ -93,10 +93,11 @@ def cell_risk_summary(
         else {name: figures_of(value) for name, value in result.draws.values.items()}
     )
     conditional = result.tau1_conditional
-    # Mean and spread without the error of simulation: that of the mean, and of the count about it.
+    # Means, and the spread of tau_1, without the error of simulation.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
     tau1 = FiguresEntry(**figures_of(result.tau1) | {"mean": conditional.mean(), "sd": sd})
-    warnings = _cell_warnings(result, fit, diagnosis)
+    tau2 = FiguresEntry(**figures_of(result.tau2) | {"mean": result.tau2_conditional.mean()})
+    warnings = _cell_warnings(result, fit, diagnosis, method)
     against = [sentence for sentence in warnings if sentence not in result.cells.warnings()]
     why = f"tau1 should not be used: {'; '.join(against)}"
     timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
@@ -115,7 +116,8 @@ def cell_risk_summary(
         hyperparameters={"method": method, **hyperparameters},
         tau1=tau1,
         tau1_conditional=figures_of(conditional),
-        tau2=figures_of(result.tau2),
+        tau2=tau2,
+        tau2_conditional=figures_of(result.tau2_conditional),
         verdict=_verdict(result, tau1, limits, not against, why),
         **({} if baselines is None else baselines.document()),
         log_likelihood=np.mean(result.log_likelihood),
@@ -141,9 +143,19 @@ def _verdict(
     ).document()
 
 
-def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:
+def _cell_warnings(
+    result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis, method: str
+) -> list[str]:
     """Warnings to read before the figures are used."""
     sentences = result.cells.warnings()
+    if method != "fixed" and _strata_of_empty_cells(result) is None:
+        sentences.append(
+            "the sampling fractions of the empty cells are not known: the weights differ between "
+            "cells, but not by the levels of one or two key variables, so that every empty cell "
+            "was given the sampling fraction of the whole sample; the hyperparameters, and with "
+            "them all figures, depend on it; give the fractions (empty_phat, --empty-phat), or "
+            "include the variables that define the strata among the key variables"
+        )
     seen, expected = fit["observed"].to_numpy(float), fit["expected"].to_numpy(float)
     uniques = abs(expected[1] - seen[1]) > _MISFIT * seen[1] + 3 * np.sqrt(seen[1] + 1)
     filled = result.cells.num_cells - expected[0], result.cells.num_cells - seen[0]
@@ -163,6 +175,16 @@ def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) ->
                 "of the posterior; run a longer warm-up"
             )
     return sentences
+
+
+def _strata_of_empty_cells(result: CellRisk) -> tuple[str, ...] | None:
+    """Variables whose strata the empty cells' sampling fractions are of; None if not known.
+
+    Empty if the fractions are given, and in Model I, which does not use them.
+    """
+    if result.model.variant == 1 or result.model.empty_phat is not None:
+        return ()
+    return result.cells.strata
 
 
 def cell_inference_data(result: CellRisk, *, seed: int | None = None):
@@ -192,7 +214,8 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     groups = {
         "posterior": draws_dataset({
             **values, "tau1": result.tau1, "tau1_conditional": result.tau1_conditional,
-            "tau2": result.tau2, "log_likelihood": result.log_likelihood,
+            "tau2": result.tau2, "tau2_conditional": result.tau2_conditional,
+            "log_likelihood": result.log_likelihood,
         }),
         "sample_stats": draws_dataset({"tau1_variance": result.tau1_variance, **statistics}),
     }  # fmt: skip
@@ -314,6 +337,7 @@ def render_cell_report(
         command=command,
         filing=filing,
         how=_METHODS[summary["hyperparameters"]["method"]],
+        strata=_strata_of_empty_cells(result),
         values={
             name: value if result.draws is None else value["mean"]
             for name, value in summary["hyperparameters"].items()

@@ -274,7 +274,7 @@ def household_risk(
     generator = numpy_generator(key_counts)
     draws = {name: run.parameters(thin)[name] for name in NESTED}
     sums = [
-        unit.sums(generator, rest, ties, draws["log_pi"].shape[:2])
+        unit.sums(generator, rest, ties, draws["log_pi"].shape[:2], run.settings.superchain)
         for unit, rest in zip(units, unseen, strict=False)
     ]
     for block, log_possible, number in laws.blocks(key_possible, draws, progress):
@@ -331,15 +331,21 @@ class _Unit(NamedTuple):
     """Probabilities of the cells of the table for another unit of the population."""
 
     def sums(
-        self, generator, unseen: np.ndarray | None, ties: str, shape: tuple[int, int]
+        self,
+        generator,
+        unseen: np.ndarray | None,
+        ties: str,
+        shape: tuple[int, int],
+        superchain: int,
     ) -> RiskSums:
         """Make the sums to which blocks of so many (chains, draws) are added."""
         cells = self.table.tabulated
         posterior = None if unseen is None else OverdispersionPosterior(cells.counts, unseen)
         num_new = self.size - self.table.n
         return RiskSums(
-            cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape
-        )
+            cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape,
+            superchain=superchain,
+        )  # fmt: skip
 
     def risk(self, run: Any, thin: int, ties: str, figures: dict[str, Any]) -> PopulationRisk:
         """Risk of the units as that of records, from the draws of a run on households."""
