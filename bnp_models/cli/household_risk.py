@@ -46,6 +46,7 @@ def options_of_records(command: Risk) -> dict[str, object]:
         "validate": command.validate is not None, "what-if": command.what_if,
         "keys": command.keys, "id": command.data.id, "all-records": command.all_records,
         "suda": command.suda is not None, "missing-keys": command.missing_keys,
+        "misclassification": command.misclassification,
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from bnp_models.report.documents import (
     FiguresEntry,
     LevelEntry,
     LevelPriorEntry,
+    MisclassificationEntry,
     RunSummary,
     StoppingEntry,
     TausEntry,
@@ -113,6 +114,7 @@ def risk_summary(
         checks=None if checks is None else checks.document(),
         validation=None if validation is None else validation.document(),
         **of_ties(risk),
+        misclassification=_of_misclassification(risk),
         contributions=contributions(risk, coarser or {}),
         **({} if baselines is None else baselines.document()),
         what_if=None if coarser is None else what_if(coarser),
@@ -178,6 +180,19 @@ def _of_missing(risk: PopulationRisk) -> MissingEntry | None:
     values = int(cells.counts @ (cells.codes < 0).sum(axis=1))
     return MissingEntry(
         reading=risk.missing_keys, records=num_incomplete(cells), missing_values=values
+    )
+
+
+def _of_misclassification(risk: PopulationRisk) -> MisclassificationEntry | None:
+    """Entry "misclassification"; None where no value was changed."""
+    found = risk.misclassification
+    if found is None:
+        return None
+    return MisclassificationEntry(
+        file=found.source,
+        tau1=figures_of(risk.tau1),
+        tau2=figures_of(risk.tau2),
+        without=TausEntry(tau1=figures_of(found.tau1), tau2=figures_of(found.tau2)),
     )
 
 

@@ -131,6 +131,7 @@ def test_rules_and_codes(folder, tmp_path, options):
     [
         (["--what-if", "drop:age"], "--what-if: cannot be used for the risk of households"),
         (["--suda"], "--suda: cannot be used for the risk of households"),
+        (["--misclassification", "x.csv"], "--misclassification: cannot be used for the risk of"),
         (["--population-size", "59"], "is not between the sample's 60 households"),
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
         (["--model", "hdp"], "can be used only with --model ndpmpm"),
