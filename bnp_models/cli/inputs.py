@@ -124,10 +124,11 @@ def check_options(command: Sampling) -> None:
                 f"{data.zeros}: the {fit.model} model takes --rules instead; write a combination "
                 "that is impossible for one person as a rule about each person"
             )
-    if data.weights is not None and fit.model in HOUSEHOLD_MODELS:
+    if data.weights is not None and fit.model in HOUSEHOLD_MODELS and command.name != "risk":
         raise UsageError(
-            f"--weights: the {fit.model} model takes no design weights, because it treats "
-            "households as a simple random sample; leave --weights out"
+            "--weights: synthetic households are made without design weights, because the files "
+            "have as many households of each size as the sample; leave --weights out, or use them "
+            "for the risk of households (bnp-models risk)"
         )
     for name in MODEL_OPTIONS:
         if given[name] is not None and name not in MODELS[fit.model].options:
