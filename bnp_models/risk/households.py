@@ -33,58 +33,38 @@ Meindl 2015, doi:10.18637/jss.v067.i04), takes persons as found independently of
 alone. It is computed from the persons' r_2 for comparison.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
-from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind, check_number
-from bnp_models.data.compositions import Compositions, composition_rows, compositions_of
+from bnp_models.data.compositions import Compositions, compositions_of
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.data.weighted_households import WeightedHouseholds
-from bnp_models.inference.run import (
-    HouseholdsRun,
-    Run,
-    blocks_of_draws,
-    shape_of_draws,
-    spaced_draws,
-)
-from bnp_models.inference.simulated_households import simulate_households
+from bnp_models.inference.run import HouseholdsRun, Run, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.nested.ndpmpm import NDPMPM
-from bnp_models.models.nested.probabilities import (
-    coded_persons,
-    household_arrays,
-    knows_persons,
-    log_households,
-    log_persons,
-    log_possible_by_size,
-)
-from bnp_models.models.nested.state import NESTED, NestedData
+from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.risk.evaluator import Block, Draws, LogProbabilities
-from bnp_models.risk.overdispersion import (
-    NUM_DRAWS,
-    NUM_SIMULATED,
-    TIES,
-    OverdispersionPosterior,
+from bnp_models.risk.evaluator import Block, LogProbabilities
+from bnp_models.risk.household_probabilities import (
+    Laws,
+    LogProbability,
+    Parameters,
+    simulated_unseen,
 )
+from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
 from bnp_models.risk.population import PopulationRisk, checked_thin
 from bnp_models.risk.taus import RiskSums
-
-# Fewest draws from which households are simulated for the correction for overdispersion.
-_LEAST_SIMULATED = 4
 
 _MAX_POPULATION = 2**53
 
@@ -292,13 +272,14 @@ def household_risk(
     check_households(run.model, run.table, population_size)
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
-    laws = _Laws(sample_law(run))
-    rest = laws if laws.run is run else _Laws(unsampled_law(run))
+    laws = Laws(sample_law(run))
+    rest = laws if laws.run is run else Laws(unsampled_law(run))
     found = compositions_of(laws.run.table)
     units = _units(laws, rest, found, _num_persons(run.table, population_size), population_size)
     unseen: list[Any] = [None] * len(units)
     if ties != "off":
-        unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
+        simulated = simulated_unseen(laws, key_unseen)
+        unseen = [np.concatenate(part) for part in zip(*simulated, strict=True)]
     generator = numpy_generator(key_counts)
     shape = shape_of_draws(run.parameters(thin))
     sums = [
@@ -352,22 +333,6 @@ def check_households(model: Any, table: Any, population_size: int) -> None:
         table.require_counts()
 
 
-LogProbability: TypeAlias = Callable[[Draws, np.ndarray], np.ndarray]
-"""Function of a block of draws, and of log P(size and possible) (block, H), that returns log
-probabilities (block, C) in float64."""
-
-
-class _Parameters(NamedTuple):
-    """A block of draws of the parameters."""
-
-    draws: Draws
-    """Arrays (block, ...), padded."""
-    log_possible: np.ndarray
-    """(block, H) log P(size and possible)."""
-    number: int
-    """Draws of the block before padding."""
-
-
 class _Unit(NamedTuple):
     """Units whose risk is evaluated: households or persons."""
 
@@ -380,7 +345,7 @@ class _Unit(NamedTuple):
     of_rest: LogProbability
     """Probabilities of the same cells for a unit that is not in the sample."""
 
-    def evaluated(self, sample: _Parameters, rest: _Parameters, asked: np.ndarray) -> Block:
+    def evaluated(self, sample: Parameters, rest: Parameters, asked: np.ndarray) -> Block:
         """Evaluate the cells at a block of draws of both distributions.
 
         `asked` has the indices of the cells that are needed for units not in the sample.
@@ -409,61 +374,8 @@ class _Unit(NamedTuple):
         return PopulationRisk(of_units, self.size, "exact", thin=thin, ties=ties, **figures)
 
 
-class _Laws:
-    """Distributions of the possible households, and of their persons, at draws of a run."""
-
-    def __init__(self, run: HouseholdsRun):
-        self.run = run
-        self.data: NestedData = run.model.prepare(run.table, run.conditions)
-        self.sizes = np.unique(run.table.sizes)
-
-    def blocks(self, key: jax.Array, thin: int, progress: bool) -> Iterator[_Parameters]:
-        """Yield blocks of every `thin`-th draw; the key is as of `log_possible`."""
-        draws = self.run.parameters(thin)
-        flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in NESTED}
-        blocks = blocks_of_draws(len(flat["log_pi"]))
-        for indices, padded in tqdm(blocks, desc="risk", disable=not progress):
-            block = {name: value[padded] for name, value in flat.items()}
-            yield _Parameters(block, self.log_possible(key, block, padded), len(indices))
-
-    def log_possible(self, key: jax.Array, draws: Draws, numbers: np.ndarray) -> np.ndarray:
-        """Log P(size and possible) (block, H) of a household before truncation.
-
-        The numbers of the draws are folded into the key, which is used if there is no closed form.
-        """
-        found = log_possible_by_size(draws | {"number": numbers}, self.data, key)
-        return np.asarray(found, np.float64)
-
-    def of_households(
-        self, table: Households, log_orders: np.ndarray, distinct: bool = True
-    ) -> LogProbability:
-        """Probabilities of the compositions of households, given their log numbers of orders."""
-        arrays = household_arrays(table, self.sizes, self.data.relative, distinct)
-        order, _ = table.order_by_size
-
-        def log_probability(draws, log_possible):
-            log_p = np.empty((len(log_possible), table.n))
-            log_p[:, order] = log_households(draws, **arrays)
-            return log_p + log_orders - logsumexp(log_possible, axis=1, keepdims=True)
-
-        return log_probability
-
-    def of_persons(self, codes: np.ndarray) -> LogProbability:
-        """Probabilities of kinds of persons (C, J) for a random person of possible households."""
-        groups = coded_persons(codes, self.run.table, self.data)
-
-        def log_probability(draws, log_possible):
-            log_p = np.empty((len(log_possible), len(codes)))
-            for heads, persons in groups:
-                log_p[:, persons.place] = log_persons(draws, self.data, persons, heads)
-            persons_of_size = np.log(self.sizes)
-            return log_p - logsumexp(log_possible + persons_of_size, axis=1, keepdims=True)
-
-        return log_probability
-
-
 def _units(
-    laws: _Laws, rest: _Laws, found: Compositions, num_persons: int, population_size: int
+    laws: Laws, rest: Laws, found: Compositions, num_persons: int, population_size: int
 ) -> list[_Unit]:
     """Households, and their persons if their own risk has a closed form.
 
@@ -475,36 +387,9 @@ def _units(
     units = [_Unit(_as_records(found), int(population_size), *of_both)]
     if knows_persons(laws.data):
         codes = persons.tabulated.codes
-        units.append(_Unit(persons, num_persons, laws.of_persons(codes), rest.of_persons(codes)))
+        both = (one.of_persons(codes) for one in (laws, rest))
+        units.append(_Unit(persons, num_persons, *both))
     return units
-
-
-def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield model's probabilities of compositions, and of kinds of persons, that the sample lacks.
-
-    They are those of households that are simulated from some draws, as many of each size as in the
-    sample, and of their persons.
-    """
-    run = laws.run
-    key_households, key_possible = Keys(key)
-    kept = run.settings.num_chains * run.settings.num_arrays
-    wanted = max(_LEAST_SIMULATED, NUM_DRAWS * NUM_SIMULATED // run.table.n)
-    number = min(wanted, NUM_DRAWS, kept)
-    seen = {row.tobytes() for row in composition_rows(run.table)}
-    seen_persons = {row.tobytes() for row in run.table.persons.codes}
-    made = simulate_households(run, number, key_households)
-    draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
-    for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
-        log_possible = laws.log_possible(key_possible, draw, np.array([m]))
-        grouped = compositions_of(table)
-        orders = grouped.log_orders[grouped.of_household]
-        log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]
-        parts = [np.exp(log_b)[[row.tobytes() not in seen for row in composition_rows(table)]]]
-        if knows_persons(laws.data):
-            codes = table.persons.codes
-            log_q = laws.of_persons(codes)(draw, log_possible)[0]
-            parts.append(np.exp(log_q)[[row.tobytes() not in seen_persons for row in codes]])
-        yield tuple(parts)
 
 
 def _as_records(found: Compositions) -> Microdata:

@@ -25,6 +25,7 @@ from bnp_models.inference.trace import Settings
 from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk import households
+from bnp_models.risk.household_probabilities import Laws
 from bnp_models.rules import aged, at_most, each, exactly, household, person
 
 HEAD, OTHER, AT_TOP = person(role="head"), person(role="other"), ("role", "head")
@@ -168,7 +169,7 @@ class Exact:
 
     def evaluated(self, law_of=bnp.inference.unsampled_law):
         """The same probabilities as the risk evaluates them."""
-        laws = households._Laws(law_of(self.run))
+        laws = Laws(law_of(self.run))
         draws = {name: laws.run.draws[name][0] for name in NESTED}
         numbers = np.arange(len(draws["log_pi"]))
         log_possible = laws.log_possible(jax.random.key(3), draws, numbers)
@@ -279,9 +280,9 @@ def test_risk_is_that_of_simulated_populations(simulated, case):
 
 
 def _one_order(patch):
-    right = households._Laws.of_households
+    right = Laws.of_households
     patch.setattr(
-        households._Laws, "of_households", lambda self, table, orders, distinct=True: right(
+        Laws, "of_households", lambda self, table, orders, distinct=True: right(
             self, table, 0 * orders, distinct
         )
     )  # fmt: skip
@@ -299,15 +300,15 @@ def _head_among_the_members(patch):
 
 def _all_are_possible(patch):
     patch.setattr(
-        households._Laws, "log_possible", lambda self, _, draws, numbers: np.log(
+        Laws, "log_possible", lambda self, _, draws, numbers: np.log(
             np.full((len(draws["log_pi"]), len(self.sizes)), 1 / len(self.sizes))
         )
     )  # fmt: skip
 
 
 def _sizes_apart(patch):
-    right = households._Laws.log_possible
-    patch.setattr(households._Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
+    right = Laws.log_possible
+    patch.setattr(Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
 
 
 def _of_the_sample(patch):
