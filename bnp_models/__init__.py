@@ -25,31 +25,6 @@ Chains as short as these are for examples only:
 >>> files = bnp.synthesize(run, 2)
 """
 
-import importlib
-
 import lazy_loader
 
-_lazy, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-_NAMESPACES = (
-    "data", "evaluation", "inference", "models", "report", "risk", "rules", "zeros", "io",
-    "results",
-)  # fmt: skip
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name, or a folder, when it is first used."""
-    if name in __all__:
-        return _lazy(name)
-    if name[0] != "_":
-        module = importlib.import_module(f"{__name__}.inference.earlier")
-        if (function := module.earlier(__name__, name)) is not None:
-            return function
-        # Until the first release all names of the namespaces stood here.
-        for namespace in _NAMESPACES:
-            module = importlib.import_module(f"{__name__}.{namespace}")
-            if name in getattr(module, "__all__", vars(module)):
-                messages = importlib.import_module(f"{__name__}.data.messages")
-                messages.warn_of_new_name(f"{__name__}.{name}", f"{__name__}.{namespace}.{name}")
-                return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,6 +9,7 @@ from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.schema import Schema
 from bnp_models.rules import aged, at_least, at_most, each, exactly, household, person, predicate
+from bnp_models.rules.views import joint_level
 
 ROLES = (
     "Head", "Spouse", "Biological child", "Adopted child", "Stepchild", "Sibling", "Parent",
@@ -206,7 +207,8 @@ def judge_by_tables(form, household_codes, member_codes):
     household_codes : (k, q) integer array
     member_codes : (k, m, p) integer array
     """
-    b, r = form.household_level(household_codes), form.member_level(member_codes)
+    b = joint_level(household_codes[..., form.columns.household], form.num_household_levels)
+    r = joint_level(member_codes[..., form.columns.member], form.num_member_levels)
     head = form.is_head[r]
     if form.schema.head is not None:
         possible, a = ~head.any(1), np.zeros(len(b), dtype=np.int64)

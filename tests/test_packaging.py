@@ -117,35 +117,6 @@ def test_what_a_notebook_types_first_is_at_the_top():
     assert set(NAMESPACES) <= set(bnp_models.__all__)
 
 
-def test_old_names_warn_and_give_what_they_did():
-    for namespace in NAMESPACES:
-        for name in set(names_in(namespace)) - set(names_in("")):
-            with pytest.warns(DeprecationWarning, match=rf"is bnp_models\.{namespace}\.{name} now"):
-                old = getattr(bnp_models, name)
-            assert old is getattr(importlib.import_module(f"bnp_models.{namespace}"), name)
-
-
-def test_names_that_diagnose_replaces_warn(small):
-    found = bnp_models.diagnose(small.run, small.risk)
-    for name, entry in (("convergence", "figures"), ("warnings_of", "warnings")):
-        with pytest.warns(
-            DeprecationWarning, match=rf"is bnp_models\.diagnose\(run\)\.{entry} now"
-        ):
-            old = getattr(bnp_models, name)
-        assert old(small.run, small.risk) == getattr(found, entry)
-    for place in (bnp_models, bnp_models.inference):
-        with pytest.warns(DeprecationWarning, match=r"monitored is bnp_models\.diagnose\(run\)"):
-            draws = place.monitored(small.run)
-        assert list(draws) == list(bnp_models.diagnose(small.run).draws)
-        with pytest.warns(DeprecationWarning, match="target_reached is"):
-            assert place.target_reached(small.run) is False
-    with pytest.warns(DeprecationWarning, match="find_modes is"):
-        assert (
-            bnp_models.find_modes(draws).document()
-            == bnp_models.diagnose(small.run).modes.document()
-        )
-
-
 def families() -> dict[str, set[str]]:
     """Folders of kernels, and the modules of each."""
     found = {"kernels": set()}

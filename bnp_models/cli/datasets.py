@@ -41,6 +41,7 @@ from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import read_draws, write_netcdf
+from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.driver import keys_of
 from bnp_models.inference.loading import run_of_draws
 from bnp_models.inference.run import Run
@@ -219,7 +220,11 @@ def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object)
     calibrated = isinstance(command, Synthesize) and command.calibrated
     share = MODEL_SHARE if calibrated else 1.0
     evaluate = functools.partial(margins_of_files, share=share)
-    return sample_into_folder(command, inputs, settings, evaluate, write, earlier=earlier)
+    # The log-likelihood does not matter for tables that are those of the sample.
+    early = None if calibrated else Diagnosis.of
+    return sample_into_folder(
+        command, inputs, settings, evaluate, write, earlier=earlier, early=early
+    )
 
 
 def _write_datasets(

@@ -57,6 +57,7 @@ from bnp_models.report.summaries import allows_verdict, risk_summary
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.likelihood import early_diagnosis
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.protection import Protection, check_names, protect
 from bnp_models.risk.recoding import ordered_variables
@@ -101,7 +102,9 @@ def protect_sample(command: Protect) -> int:
         inputs.model, table, size, conditions=inputs.conditions
     )  # fmt: skip
     write = functools.partial(_write_protected, command, inputs, ids, beside)
-    code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
+    code = sample_into_folder(
+        command, inputs, settings, evaluate, write, monitor, early=early_diagnosis
+    )
     return with_strictness(command.limits, code, command.output.folder / "run.json")
 
 

@@ -50,6 +50,7 @@ from bnp_models.risk.coarsening import (
 )
 from bnp_models.risk.coarser_risk import CoarserRisk, coarsen
 from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.likelihood import early_diagnosis
 from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.rare_combinations import check_combinations
@@ -111,7 +112,9 @@ def risk(command: Risk) -> int:
     settings, monitor = _settings(command, inputs, checked), _monitor(command, inputs)
     # Only the digest of its file is asked for from here on.
     command.data.sample.release()
-    code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
+    code = sample_into_folder(
+        command, inputs, settings, evaluate, write, monitor, early=early_diagnosis
+    )
     return with_strictness(command.limits, code, document)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import jax
 
-from bnp_models.cli.commands import Sampling, Synthesize
+from bnp_models.cli.commands import Sampling
 from bnp_models.cli.folder import into_folder, progress_of_chains, say
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
@@ -59,16 +59,16 @@ class _JudgedTarget(Converged):
 
     diagnose: Callable[[Run], Diagnosis] | None = None
     say: Callable[[str], None] | None = None
-    draws_first: bool = True
-    """Whether the quantities of the run are judged before anything is evaluated."""
+    early: Callable[[Run], Diagnosis] | None = Diagnosis.of
+    """Diagnosis that costs little, judged before anything else is evaluated; None: none."""
 
     def __call__(self, run: Run) -> bool:
         """Whether the run meets the target."""
         if self.diagnose is None:
             return super().__call__(run)
         # What is evaluated costs more: only where nothing else speaks against the run.
-        diagnosis = Diagnosis.of(run) if self.draws_first else self.diagnose(run)
-        if self.draws_first and diagnosis.reached:
+        diagnosis = self.diagnose(run) if self.early is None else self.early(run)
+        if self.early is not None and diagnosis.reached:
             diagnosis = self.diagnose(run)
         if not diagnosis.reached and self.say is not None:
             self.say(_forecast(run, diagnosis))
@@ -97,6 +97,7 @@ def sample_into_folder(
     write: Callable[[Finished[Found]], str],
     monitor: Callable | None = None,
     earlier: Run | None = None,
+    early: Callable[[Any], Diagnosis] | None = Diagnosis.of,
 ) -> int:
     """Sample and write the results, unless they are finished; leave no empty folder behind.
 
@@ -114,6 +115,9 @@ def sample_into_folder(
         What bars show of a chain.
     earlier
         A finished run, whose draws are used in the place of new ones.
+    early
+        Diagnosis that is judged before anything is evaluated; None: what is evaluated is judged
+        alone.
 
     Returns
     -------
@@ -133,7 +137,7 @@ def sample_into_folder(
             remove_outputs(command, out)
         run = earlier
         if run is None:
-            run = _sample(command, inputs, checkpoint, diagnose, monitor)
+            run = _sample(command, inputs, checkpoint, diagnose, early, monitor)
         diagnosis = diagnose(run)
         said = settings | {"command": output.command}
         answer = write(Finished(out, run, cast(Found, diagnosis.evaluated), diagnosis, said))
@@ -152,6 +156,7 @@ def _sample(
     inputs: Inputs,
     checkpoint: Path,
     diagnose: Callable[[Run], Diagnosis],
+    early: Callable[[Run], Diagnosis] | None,
     monitor: Callable | None,
 ) -> Run:
     """Run the chains, or go on with them, with the options of the command."""
@@ -162,8 +167,7 @@ def _sample(
             chains.until_rhat, chains.until_ess, diagnose=diagnose,
             others_rhat=max(chains.until_rhat, OTHERS_RHAT),
             say=functools.partial(say, output) if processes.is_first() else None,
-            # The log-likelihood does not matter for tables that are those of the sample.
-            draws_first=not (isinstance(command, Synthesize) and command.calibrated),
+            early=early,
         )  # fmt: skip
         # The minutes that are the default do not end the first draws.
         whole = command.chains.max_minutes is None

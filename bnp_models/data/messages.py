@@ -4,17 +4,7 @@ import csv
 import io
 import shlex
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
-
-
-def warn_of_new_name(old: str, new: str) -> None:
-    """Warn the caller of a function's caller that something has another name now."""
-    warnings.warn(
-        f"{old} is {new} now; the old name goes with the first release",
-        DeprecationWarning,
-        stacklevel=3,
-    )
 
 
 def quoted(value: object) -> str:

@@ -9,7 +9,6 @@ Therefore the margins of the *weighted* sample are fitted, which add up to N, an
 share is random.
 """
 
-import warnings
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -31,9 +30,6 @@ OF_SEARCH = Bounds(max_support=2**14, max_sweeps=200, max_work=2e7)
 
 # Number of candidate interactions of a search: those with the largest gains (see `gains`).
 _CANDIDATES = 45
-
-# Structures by the deprecated argument `order`.
-_ORDERS = {1: "independence", 2: "two-way"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +79,7 @@ class LogLinearRisk:
 def loglinear_risk(
     cells: WeightedCells,
     *,
-    structure: str | None = None,
-    order: int | None = None,
+    structure: str = "two-way",
     max_support: int | None = None,
 ) -> LogLinearRisk:
     """Fit a log-linear model to a weighted sample, and evaluate the risk of its cells.
@@ -101,8 +96,6 @@ def loglinear_risk(
         Akaike's criterion. Its fit is in closed form and is the quickest. "search": the
         interactions that a forward selection by criterion B_1 of Skinner & Shlomo (2008) adds to
         the main effects; this takes seconds.
-    order
-        Deprecated: 1 is structure "independence", 2 "two-way".
     max_support
         Largest number of cells that are listed for iterative proportional fitting. A search does
         not consider models that need more. Default: 2^22, in a search 2^14.
@@ -119,7 +112,7 @@ def loglinear_risk(
     True
     """
     check_kind(WeightedCells, "loglinear_risk(cells)", cells=cells)
-    structure = _checked_structure(structure, order)
+    check_choice(STRUCTURES, structure=structure)
     bounds = OF_SEARCH if structure == "search" else Bounds()
     if max_support is not None:
         bounds = bounds._replace(max_support=max_support)
@@ -160,23 +153,6 @@ def fit_structure(cells: WeightedCells, structure: str, bounds: Bounds) -> LogLi
         sweeps=max(block.sweeps for block, _ in fitted.parts),
         discrepancy=max(block.discrepancy for block, _ in fitted.parts),
     )
-
-
-def _checked_structure(structure, order):
-    """Name of the structure, from `structure` or from the deprecated `order`."""
-    if order is not None:
-        if order not in _ORDERS:
-            raise ValueError(f"order is 1 or 2, not {order}")
-        structure = _ORDERS[order] if structure is None else structure
-        warnings.warn(
-            f"loglinear_risk(order={order}) will be removed in 0.2.0; "
-            f'write structure="{_ORDERS[order]}"',
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    structure = "two-way" if structure is None else structure
-    check_choice(STRUCTURES, structure=structure)
-    return structure
 
 
 def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:

@@ -21,7 +21,6 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.messages import warn_of_new_name
 from bnp_models.data.microdata import Microdata, Records, SmallCells
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
@@ -116,12 +115,6 @@ class PopulationRisk:
     """(chains, draws) number of sample uniques as each draw completes the sample; None unless
     values are missing at random. `rows` are then the records that are unique in some draw, and r1
     and r2 count only the draws in which they are."""
-
-    @property
-    def layer(self) -> OverdispersionDraws | None:
-        """Earlier name of `overdispersion`."""
-        warn_of_new_name("PopulationRisk.layer", "PopulationRisk.overdispersion")
-        return self.overdispersion
 
     @cached_property
     def law(self) -> RecordsRun:

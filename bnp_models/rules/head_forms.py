@@ -14,7 +14,7 @@ from bnp_models.data.households import Households
 from bnp_models.rules.persons import PersonPredicate
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Comparison, Parts
-from bnp_models.rules.views import Columns, JointLevels, codes_of_joint, joint_level, schema_of
+from bnp_models.rules.views import Columns, JointLevels, codes_of_joint, schema_of
 
 # Entries of the largest table for which a head form is made.
 _MAX_ENTRIES = 2**25
@@ -72,14 +72,6 @@ class HeadForm:
     at_most: tuple[tuple[np.ndarray, int], ...]
     apart: tuple[tuple[np.ndarray, np.ndarray], ...]
     rest: Rules
-
-    def household_level(self, household_codes: np.ndarray) -> np.ndarray:
-        """Return the joint level b, (...), of (..., q) household codes."""
-        return joint_level(household_codes[..., self.columns.household], self.num_household_levels)
-
-    def member_level(self, member_codes: np.ndarray) -> np.ndarray:
-        """Return the joint level r, (..., m), of (..., m, p) member codes."""
-        return joint_level(member_codes[..., self.columns.member], self.num_member_levels)
 
 
 def head_form(rules: Rules, schema: Households | HouseholdSchema) -> HeadForm | None:

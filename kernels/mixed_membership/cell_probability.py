@@ -215,21 +215,3 @@ def log_cell_probability_draws(
         return _summarise(log_value)
 
     return _map_chunks(chunk, cells, max(1, min(_DRAW_LANES // num_draws, len(cells))))
-
-
-def jackknife_two_half(function, estimate: CellEstimate):
-    """Evaluate a function of log probabilities, without the first-order bias from its curvature.
-
-    The result is 2 f(p) - (f(p_1) + f(p_2)) / 2, where p_1 and p_2 are the means of the two halves
-    of the draws. A bias that is inversely proportional to the number of draws cancels (Quenouille
-    1956, doi:10.1093/biomet/43.3-4.353).
-
-    Parameters
-    ----------
-    function
-        Maps log probabilities (C,) to any array, e.g. sum((1 - p)^(N - n)).
-    estimate
-        Result of `log_cell_probability_draws`.
-    """
-    first, second = estimate.log_p_halves
-    return 2 * function(estimate.log_p) - (function(first) + function(second)) / 2

@@ -771,8 +771,8 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys, monkeypatch):
         (None, "; it is too early to say how long the run will take"),
     ],
 )
-def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
-    """Of the draws alone, and only then of what is evaluated of them."""
+def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
+    """Of what costs little, and only then of what is evaluated."""
     said, evaluated = [], []
     alone, diagnosis = (
         SimpleNamespace(reached=False, missed=[f"R-hat of {name} is 1.2"], minutes_needed=needed)
@@ -783,9 +783,8 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch)
         evaluated.append(run)
         return diagnosis
 
-    monkeypatch.setattr(runs, "Diagnosis", SimpleNamespace(of=lambda run: alone))
     run = SimpleNamespace(seconds={"draws": 90.0}, until=SimpleNamespace(max_minutes=10.0))
-    target = runs._JudgedTarget(1.01, diagnose=diagnose, say=said.append)
+    target = runs._JudgedTarget(1.01, diagnose=diagnose, early=lambda run: alone, say=said.append)
     assert not target(run) and not evaluated
     alone.reached = True
     assert not target(run) and evaluated == [run]

@@ -79,15 +79,6 @@ def test_too_large_a_support_is_refused(records):
         bnp.loglinear_risk(weighted(records, 6000), structure="tree")
 
 
-def test_the_order_is_deprecated(records):
-    cells = weighted(records, 6000)
-    with pytest.warns(DeprecationWarning, match='removed in 0.2.0; write structure="two-way"'):
-        by_order = bnp.loglinear_risk(cells, order=2)
-    assert by_order.tau1 == bnp.loglinear_risk(cells).tau1
-    with pytest.raises(ValueError, match="order is 1 or 2"):
-        bnp.loglinear_risk(cells, order=3)
-
-
 def test_poisson_reciprocal():
     f = np.array([1.0, 1, 2, 5, 40, 3, 1])
     mean = np.array([0.0, 1e-9, 0.3, 7, 900, 1e4, 1e8])

@@ -278,7 +278,5 @@ def test_where_the_model_is_right_little_changes(latent):
     with_ties = bnp.population_risk(run, POPULATION)
     without = bnp.population_risk(run, POPULATION, ties="off")
     assert np.median(with_ties.overdispersion.shape) > 10 and without.overdispersion is None
-    with pytest.warns(DeprecationWarning, match="is PopulationRisk.overdispersion now"):
-        assert with_ties.layer is with_ties.overdispersion
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05

@@ -9,6 +9,7 @@ import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
+from bnp_models.risk.likelihood import log_likelihood
 
 NUM_LEVELS = (3, 4, 2, 5)
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -121,6 +122,12 @@ def test_coarser_keys_have_the_law_of_the_unsampled(fitted):
     assert abs(found[keys[0]].tau1.mean() - whole.tau1.mean()) < Z_LIMIT * error
     assert abs(without[keys[0]].tau1.mean() - whole.tau1.mean()) > Z_LIMIT * error
     assert found[keys[1]].sample_uniques < len(whole.rows)
+
+
+def test_the_log_likelihood_that_is_judged_is_of_the_sample(fitted):
+    _, run = fitted
+    found, every = log_likelihood(run), bnp.population_risk(run, 8000, thin=1)
+    np.testing.assert_allclose(found.draws, every.log_likelihood, rtol=1e-6)
 
 
 def test_checks_are_of_the_sample(fitted):

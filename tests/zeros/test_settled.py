@@ -86,8 +86,6 @@ def test_other_values_that_are_missing_stay_so():
     assert labels.loc[others, "job"].isna().all()
     # Nobody of 15 and over is known to have the level: it is tied on both sides.
     zeros = not_applicable_zeros(made)
-    with pytest.warns(DeprecationWarning, match="is bnp_models.zeros.not_applicable_zeros now"):
-        assert bnp.zeros.ties is not_applicable_zeros
     assert not zeros._impossible_rows(made).size
     kept = keep_empty(made).to_frame()
     assert (kept.loc[others, "job"] == EMPTY).all() and not kept.isna().any(axis=None)

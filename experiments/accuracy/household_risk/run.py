@@ -55,10 +55,13 @@ def draw(frame: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
 
 def truth(everybody: bnp.Households, sample: bnp.Households) -> dict:
     """Uniques of the sample, and how many households of the population are like each of them."""
-    width = int(everybody.sizes.max())
-    rows, counts = np.unique(composition_rows(everybody, width), axis=0, return_counts=True)
+    rows, counts = np.unique(composition_rows(everybody), axis=0, return_counts=True)
     of_row = {row.tobytes(): int(n) for row, n in zip(rows, counts, strict=True)}
-    own, number = np.unique(composition_rows(sample, width), axis=0, return_counts=True)
+    of_sample = composition_rows(sample)
+    # The largest household of the sample may be smaller than that of the population.
+    missing = rows.shape[1] - of_sample.shape[1]
+    of_sample = np.pad(of_sample, ((0, 0), (0, missing)), constant_values=-2)
+    own, number = np.unique(of_sample, axis=0, return_counts=True)
     alike = np.array([of_row[row.tobytes()] for row in own[number == 1]])
     return {
         "sample_uniques": len(alike), "tau1_true": int((alike == 1).sum()),
@@ -84,8 +87,9 @@ def measure(case: dict, frame: pd.DataFrame) -> dict:
             f"{name}_held": int(low <= found[f"{name}_true"] <= high),
             f"{name}_model_alone": alone.mean(),
         }  # fmt: skip
-    log_rest = np.log1p(-np.minimum(risk._own[0], 1 - 1e-12))
-    figures = bnp.convergence(run, risk)
+    of_persons = risk.records().sort_values("row")["r1"].to_numpy()
+    log_rest = np.log1p(-np.minimum(of_persons, 1 - 1e-12))
+    figures = bnp.diagnose(run, risk).figures
     return row | {
         "hierarchical_r1": -np.expm1(np.bincount(risk.run.table.of_household, log_rest)).sum(),
         "hierarchical_r2": risk.hierarchical.sum(),

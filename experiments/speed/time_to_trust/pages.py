@@ -16,10 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import pandas as pd
-
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parents[1] / "accuracy" / "risk_peers"))
+sys.path += [str(HERE.parents[1] / "accuracy" / name) for name in ("known_truth", "risk_peers")]
+from results import Results  # noqa: E402
 from samples import draw_sample, populations, truth  # noqa: E402
 
 
@@ -57,12 +56,12 @@ def main():
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--only", nargs="*")
     args, options = parser.parse_known_args()
-    file = HERE / "pages.csv"
+    results = Results(HERE / "pages.csv", ("population", "n", "seed"))
     for name, frame in populations(args.folder, args.nist):
         if args.only and name not in args.only:
             continue
         row = {"population": name} | page(frame.astype(str), args.n, args.seed, options)
-        pd.DataFrame([row]).to_csv(file, mode="a", header=not file.exists(), index=False)
+        results.append(row)
         print(row, flush=True)
 
 

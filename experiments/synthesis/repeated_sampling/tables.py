@@ -51,7 +51,7 @@ def performances(files, n, truth) -> tuple[dict[str, Performance], dict[str, np.
             u = q * (1 - q) / n
             with np.errstate(invalid="ignore"):
                 combined = (
-                    {name: bnp.synthesis.Combined(q, u, np.inf)} if name == "original" else
+                    {name: bnp.results.Combined(q, u, np.inf)} if name == "original" else
                     {name: bnp.evaluation.combine_partially_synthetic(q, u),
                      f"{name}_fully": bnp.evaluation.combine_fully_synthetic(q, u)}
                 )  # fmt: skip

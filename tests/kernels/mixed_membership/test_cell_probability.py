@@ -11,7 +11,6 @@ import pytest
 from harness import set_partitions
 
 from bnp_models.kernels.mixed_membership import cell_probability
-from bnp_models.kernels.mixed_membership.cell_probability import jackknife_two_half
 from bnp_models.kernels.numerics import set_partitions as partition_sums
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
 
@@ -196,26 +195,6 @@ def test_shared_draws_stay_in_range_for_rare_cells():
     cells = jnp.full((1, 10), 3, jnp.int32)
     estimate = log_cell_probability_draws(jax.random.key(90), theta, g0, 0.5, cells, 100)
     np.testing.assert_allclose(estimate.log_p, 10 * np.log(1e-5), rtol=1e-5)
-
-
-def test_jackknife_removes_the_bias_of_a_curved_function():
-    theta, g0 = make_state(11, 6, 3, 12, np.float32)
-    cells = all_cells(6, 3)[::9]
-    exact = log_cell_probability_exact(theta, g0, cells, alpha=0.5)
-
-    def untouched(log_p):
-        return jnp.sum(jnp.exp(300 * jnp.log1p(-jnp.exp(log_p))))
-
-    run = partial(log_cell_probability_draws, alpha=0.5, cells=cells, num_draws=16)
-    estimates = jax.lax.map(
-        lambda key: run(key, theta, g0), jax.random.split(jax.random.key(110), 400)
-    )
-    plug_in = np.asarray(jax.vmap(untouched)(estimates.log_p))
-    corrected = np.asarray(jax.vmap(partial(jackknife_two_half, untouched))(estimates))
-    truth = float(untouched(exact))
-    standard_error = plug_in.std() / np.sqrt(len(plug_in))
-    assert plug_in.mean() - truth > 5 * standard_error
-    assert abs(corrected.mean() - truth) < 0.5 * (plug_in.mean() - truth)
 
 
 def test_vmap_and_map_over_draws():
