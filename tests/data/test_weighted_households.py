@@ -38,7 +38,7 @@ def test_the_class_is_a_household_variable(table):
 
 
 def test_without_the_class_they_are_the_same_households(table):
-    weighted = bnp.weighted_households(table, np.array([2.0, 3.0, 3.0]))
+    weighted = bnp.weighted_households(table, np.array([3.0, 2.0, 2.0]))
     for field in dataclasses.fields(table):
         before, after = (getattr(x, field.name) for x in (table, weighted.households))
         assert np.array_equal(before, after) if field.name != "schema" else before == after
