@@ -7,16 +7,21 @@ notebooks link to each other, and to files, as they do there.
 import json
 import os
 import re
+import typing
 from pathlib import Path
 
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, Text, math
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx import addnodes
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
-from bnp_models import __version__
-from bnp_models.report.json_schemas import SCHEMAS, json_schema
+# jaxtyping then writes Float[Array, '...'] in place of Float[jaxlib._jax.Array, '...'].
+typing.GENERATING_DOCUMENTATION = "bnp_models"
+
+from bnp_models import __version__  # noqa: E402
+from bnp_models.report.json_schemas import SCHEMAS, json_schema  # noqa: E402
 
 project = "bnp-models"
 author = "the bnp-models contributors"
@@ -84,13 +89,26 @@ def write_math(as_block):
 
     def visit(translator, node):
         try:
-            translator.body.append(tex2mathml(node.astext(), as_block=as_block))
+            formula = tex2mathml(node.astext(), as_block=as_block)
+            if "after" in node:
+                formula = f'<span class="in-one-line">{formula}{node["after"]}</span>'
+            translator.body.append(formula)
         except MathError as error:
             text = f"formula {node.astext()!r}: {error}"
             logging.getLogger(__name__).warning(text, location=node, type="math")
         raise SkipNode
 
     return visit
+
+
+def keep_together(app, doctree):
+    """Make the full stop or comma after a formula a part of it, so that it is in the same line."""
+    for formula in [*doctree.findall(math)]:
+        following = formula.parent.index(formula) + 1
+        for after in formula.parent[following : following + 1]:
+            if isinstance(after, Text) and after.startswith((".", ",", ";", ":", ")")):
+                formula["after"] = after[0]
+                formula.parent[following] = Text(after[1:])
 
 
 def include_sections(app, docname, source):
@@ -159,12 +177,45 @@ def adapt_docstring(app, what, name, obj, options, lines):
         del lines[-1]
     text = re.sub(r"(?<!`)\|(\w+)\|", r"\\|\1\\|", "\n".join(lines))
     for attribute, kind in re.findall(r"^:vartype (\w+): (.*)$", text, flags=re.MULTILINE):
-        text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: ({kind})")
+        text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: (*{kind}*)")
+    text = re.sub(r"\(\*[^*\n]+\*\)", lambda kind: re.sub(r"\b(?:\w+\.)+\b", "", kind[0]), text)
     lines[:] = re.sub(r"^:vartype .*\n?", "", text, flags=re.MULTILINE).split("\n")
+
+
+def without_limits(kind):
+    """Leave out of a type the limits of a number, which the schemas of the files have."""
+    return re.sub(r"~typing\.Annotated\[(~?[\w.]+), [^]]*\]", r"\1", kind)
+
+
+def adapt_signature(app, what, name, obj, options, signature, returned):
+    """Leave out what is no Python: Sphinx shows such a signature with the modules of all types."""
+    if signature is None:
+        return None
+    if signature == "(*args, **kwargs)":
+        return "", returned
+    signature = without_limits(signature)
+    signature = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature).replace("<factory>", "...")
+    return signature.replace("~jax.jaxlib._jax.Array", "~jax.Array"), returned
+
+
+def check_signatures(app, doctree):
+    """Warn of signatures that name private modules, or objects of Python."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        for part in [*signature.findall(Text)]:
+            part.parent.replace(part, Text(without_limits(part)))
+        found = re.search(
+            r"jaxlib|jaxtyping|typing\.|collections\.|~|<|numpy\._", signature.astext()
+        )
+        if found:
+            text = f"{found[0]!r} in the signature {signature.astext()!r}"
+            logging.getLogger(__name__).warning(text, location=signature, type="signature")
 
 
 def setup(app):
     """Hooks of the build."""
+    app.connect("autodoc-process-signature", adapt_signature)
+    app.connect("doctree-read", check_signatures)
+    app.connect("doctree-read", keep_together)
     app.connect("autodoc-process-docstring", adapt_docstring, priority=900)
     app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
     app.connect("source-read", include_sections)

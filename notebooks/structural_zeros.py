@@ -40,6 +40,14 @@ CHAINS: bnp.inference.ChainOptions = {"num_chains": 2, "num_warmup": 30, "num_sa
 if not SMALL:
     CHAINS = {"num_chains": 4, "num_warmup": 2_000, "num_samples": 500, "thin": 2}
 
+
+def tau1_of(run):
+    """What the chains must agree on."""
+    return bnp.population_risk(run, len(population), ties="off").monitored(run)
+
+
+TARGET = None if SMALL else bnp.Converged(quantities=tau1_of, others_rhat=1.1)
+
 # %% [markdown]
 # ## The list
 #
@@ -99,11 +107,14 @@ print("\n".join(zeros.sentences))
 # faster and give the same result within their error.
 #
 # ## With and without
+#
+# The chains continue until they agree on $\tau_1$, or for an hour at most (`until`).
 
 # %%
+KEY = jax.random.key(0)
 runs = {
-    "zeros ignored": bnp.sample(MODEL, table, key=jax.random.key(0), **CHAINS),
-    "zeros known": bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS),
+    name: bnp.sample(MODEL, table, key=KEY, conditions=known, until=TARGET, **CHAINS)
+    for name, known in (("zeros ignored", None), ("zeros known", zeros))
 }
 # By the model alone: a correction for overdispersion would hide a part of the effect of the zeros.
 risks = {name: bnp.population_risk(run, len(population), ties="off") for name, run in runs.items()}

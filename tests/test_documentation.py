@@ -3,12 +3,14 @@
 `make docs` builds it and turns warnings into errors; these tests need neither Sphinx nor a network.
 """
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 from public import public_names
 
+import bnp_models as bnp
 from bnp_models.cli.parser import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,6 +19,7 @@ PAGES = sorted([
     *ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("notebooks/*.md"),
     *ROOT.glob("experiments/**/*.md"), *ROOT.glob("bnp_models/**/*.md"),
 ])  # fmt: skip
+FUNCTIONS = {name: one for name, one in public_names().items() if inspect.isfunction(one)}
 SECTION = re.compile(r"^<!-- (\S+): (#+ .*) -->$", flags=re.MULTILINE)
 
 
@@ -48,6 +51,37 @@ def test_internal_links_lead_to_files_and_headings(page):
         assert ROOT in target.resolve().parents, f"{path} is outside of the repository"
         if anchor:
             assert anchor in anchors(target), f"no heading #{anchor} in {target.name}"
+
+
+def malformed(text):
+    """External links of a page that cannot be right: nothing is asked of the network."""
+    found = re.findall(r"\[([^]]*)\]\((\w+://[^)\s]*)\)", prose(text))
+    form = r"https?://(?:[\w-]+\.)+[a-z]+(?:/[\w./~%+=-]*)?(?:#[\w.-]+)?"
+    doi = r"https://doi\.org/10\.\d{4,9}/[\w.()/-]+"
+    return [
+        (shown, target)
+        for shown, target in found
+        if not re.fullmatch(doi if "doi.org" in target else form, target)
+        or target[-1] in ".-"
+        or (shown.startswith("doi:") and target != f"https://doi.org/{shown[4:]}")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_external_links_have_the_form_of_links(page):
+    assert malformed(page.read_text(encoding="utf-8")) == []
+
+
+def test_malformed_links_are_seen():
+    good = "[a](https://x.org/b#c) [doi:10.1214/16-BA1](https://doi.org/10.1214/16-BA1) [d](e.md)"
+    bad = (
+        "[doi:10.1214/1](https://doi.org/10.1214/2) [f](https://doi.org/1214/1) [g](https://x)"
+        " [h](https://x.org/y.) [i](htps://x.org)"
+    )
+    assert malformed(good) == []
+    assert [shown for shown, _ in malformed(f"{good} {bad}")] == [
+        "doi:10.1214/1", "f", "g", "h", "i",
+    ]  # fmt: skip
 
 
 def test_broken_links_are_seen(tmp_path):
@@ -92,3 +126,51 @@ def test_every_module_of_kernels_has_its_place_in_the_reference():
 def test_every_command_has_its_place_in_the_reference():
     text = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert re.findall(r":path: (\w+)", text) == list(make_parser().commands)
+
+
+def undescribed(function):
+    """Parameters of a function that its section Parameters lacks, or has without a word."""
+    doc = inspect.getdoc(function) or ""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", doc, re.DOTALL | re.MULTILINE)
+    entries = re.findall(r"^(\S.*)\n +\S", section[1], re.MULTILINE) if section else []
+    found = {name.strip("* ") for entry in entries for name in entry.split(":")[0].split(",")}
+    return [name for name in inspect.signature(function).parameters if name not in found]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_describe_all_their_parameters(name):
+    assert undescribed(FUNCTIONS[name]) == []
+
+
+def test_methods_that_may_be_overridden_describe_all_their_parameters():
+    """The guide names them by model, in a table."""
+    rows = re.findall(r"^\| (\[.*\.md\).*) \| (`.*) \|$", (DOCS / "extending.md").read_text(), re.M)
+    found = {name for _, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert found == {"draw_alpha", "draw_alpha0", "draw_concentrations", "draw_g0", "draw_weights",
+                     "prior_tables"}  # fmt: skip
+    for model in (bnp.HDPMixedMembership, bnp.MixedMembership, bnp.NPLCM, bnp.NDPMPM):
+        for name in found & set(dir(model)):
+            lacks = set(undescribed(getattr(model, name))) - {"self", "model"}
+            assert lacks == set(), (model, name, lacks)
+
+
+def test_parameters_without_a_description_are_seen():
+    def function(a, b, *rest, c, d, **more):
+        """Do nothing.
+
+        Parameters
+        ----------
+        a, b
+            Two numbers.
+        rest : int
+            Others.
+        c
+        Returns
+        -------
+        d
+            Nothing.
+        """
+
+    assert undescribed(function) == ["c", "d", "more"]
+    assert undescribed(lambda x: x) == ["x"]
+    assert len(FUNCTIONS) > 100 and FUNCTIONS["sample"] is bnp.sample

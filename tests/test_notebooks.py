@@ -13,6 +13,7 @@ SOURCES = sorted(FOLDER.glob("*.py"))
 EXPECTED = {
     "cell_risk": (1, "cell risk:"),
     "disclosure_risk": (4, "tau_1: mean"),
+    "gpu": (0, "these outputs are of a"),
     "households": (1, "synthetic households:"),
     "own_sampler": (2, "own sampler:"),
     "structural_zeros": (1, "quote:"),

@@ -9,7 +9,7 @@ from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import into_folder, located, reading_of, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, check_options, check_sweeps, model_of
 from bnp_models.cli.models import CELL_MODELS, MODELS_OF
-from bnp_models.cli.options import UsageError, flag, values_of
+from bnp_models.cli.options import UsageError, flag, refuse, values_of
 from bnp_models.cli.outputs import (
     output_names,
     recoding_file,
@@ -17,7 +17,7 @@ from bnp_models.cli.outputs import (
     risk_message,
     table_name,
 )
-from bnp_models.cli.parts import STOPPING
+from bnp_models.cli.parts import STOPPING, Chains
 from bnp_models.cli.population import with_population
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
@@ -133,13 +133,19 @@ def _checked_cells(command: Risk) -> tuple[Risk, PolettiniStander, WeightedCells
     given = [name for name in ("alpha", "a", "b", "gamma") if values_of(fit)[name] is not None]
     if given and fit.cells.hyperparameters is None:
         fit = replace(fit, cells=replace(fit.cells, hyperparameters="fixed"))
-    if given and fit.cells.hyperparameters == "full-bayes":
+    method = fit.cells.hyperparameters
+    if given and method != "fixed":
         raise UsageError(
-            f"{flag(given[0])}: is sampled with --hyperparameters full-bayes; leave the option "
-            "out, or choose other --hyperparameters"
+            f"{flag(given[0])}: is {'sampled' if method == 'full-bayes' else 'estimated'} with "
+            f"--hyperparameters {method}; leave the option out, or say --hyperparameters fixed"
         )
+    sweeps = {"warmup": chains.warmup != Chains.warmup, "thin": chains.thin != Chains.thin}
+    refuse(
+        {} if method in (None, "full-bayes") else sweeps,
+        "is used only with --hyperparameters full-bayes; leave it out",
+    )  # fmt: skip
     chains = replace(chains, draws=chains.num_draws)
-    model = model_of(fit, CELL_MODELS[fit.model])
+    model = model_of(fit, CELL_MODELS[fit.chosen_model])
     check_sweeps(chains)
     weights, variables = weights_and_variables(data)
     read = read_microdata(data.sample, variables, data.levels, reading_of(data))

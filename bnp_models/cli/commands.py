@@ -47,12 +47,15 @@ _FIRST = (
 def _fit(command: str, without: Names, **changed: Any) -> Fit:
     """Models of a command, and their options."""
     models = MODELS_OF[command]
-    model = {
-        "choices": models,
-        "default": models[0],
-        "help": f"model to fit (default: {models[0]}"
-        + (", or ndpmpm with --household)" if command == "risk" else ")"),
-    }
+    model: dict[str, Any] = {
+        "choices": models, "default": models[0], "help": f"model to fit (default: {models[0]})"
+    }  # fmt: skip
+    if command == "risk":
+        # The default depends on --household.
+        model |= {
+            "default": None,
+            "help": f"model to fit (default: {models[0]}, or ndpmpm with --household)",
+        }
     # What is recorded of a command without households.
     fixed = {"head": None} if "households" in without else {}
     if CELL_MODELS.keys() & models:
@@ -452,7 +455,8 @@ class Compare(Command):
             f"number of draws kept from each chain (default: {DRAWS})"},
         max_minutes="stop after this many minutes of chains, even if they have not made all draws. "
         "Each run of chains has an equal share of the minutes that are left. Compilation and the "
-        "minutes before a --resume count too (default: no limit)",
+        "minutes before a --resume count too; a compilation that has begun is finished first "
+        "(default: no limit)",
     )  # fmt: skip
     output: Output = part(Output, without=("keep_parameters",))
 

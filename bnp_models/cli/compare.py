@@ -1,6 +1,8 @@
 """``bnp-models compare``: models of one sample side by side."""
 
 import contextlib
+import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.label_checks import require_order
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.options import UsageError, about, plain, values_of
+from bnp_models.cli.parts import Data
 from bnp_models.cli.runs import GO_ON
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
@@ -33,6 +36,8 @@ from bnp_models.report.comparison import comparison_summary, write_comparison_re
 from bnp_models.risk.evaluator import check_table
 from bnp_models.version import __version__
 
+_LOG = logging.getLogger(__name__)
+
 _OUTPUTS = ("compare.json", "run.json", "report.html")
 
 
@@ -41,6 +46,7 @@ def compare_models(command: Compare) -> int:
     data, fit, chains, output = command.data, command.fit, command.chains, command.output
     groups = as_hierarchies(fit.groups or ())
     models = {text: _model(text, groups) for text in command.models}
+    _check_zeros(data, models)
     table, conditions, changes = read_sample(data, fit)
     assert isinstance(table, Microdata)
     with located(data):
@@ -105,6 +111,22 @@ def compare_models(command: Compare) -> int:
     data.sample.close()
     how = f"repeat the command with --resume to go on in {output.out}"
     return into_folder(output, settings, _OUTPUTS, work, how, resume=chains.resume)
+
+
+def _check_zeros(data: Data, models: Mapping[str, Model]) -> None:
+    """Refuse structural zeros that no model takes, and say which models do without them."""
+    without = [text for text, model in models.items() if model.conditions_type is None]
+    if data.zeros is None or not without:
+        return
+    if len(without) == len(models):
+        raise UsageError(
+            f"{data.zeros}: none of the models takes structural zeros; compare tnplcm too, or "
+            f"leave {data.zeros} out"
+        )
+    _LOG.warning(
+        "%s: models that take no structural zeros are fitted without them: %s",
+        data.zeros, listed(without),
+    )  # fmt: skip
 
 
 def _model(text: str, groups: Hierarchies = ()) -> Model:

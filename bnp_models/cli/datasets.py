@@ -97,7 +97,7 @@ def _tell_of_missing(command: Synthesize, inputs: Inputs) -> None:
     made, table = command.made, records_of(persons_of(inputs.table))
     if not table.has_missing or made.keep_missing or made.keep:
         return
-    as_cells = counts_cells(command.name, command.fit.model, command.data.sample)
+    as_cells = counts_cells(command.name, command.fit.chosen_model, command.data.sample)
     keep = "" if as_cells else "; say --keep-missing for files with as many missing values"
     _LOG.warning(
         "%s: %s of %s records have missing values, which are taken as missing at random, and the "

@@ -30,6 +30,7 @@ from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.merging import merge_in_steps
 from bnp_models.data.messages import install_command, reason
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import is_text
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import notation_in
 from bnp_models.data.schema import MicrodataError, errors_in, unknown_variable
@@ -143,10 +144,13 @@ def _checked_files(command: Evaluate) -> _Files:
     conditions, quantities = _conditions(command, original.table)
     read = _reader(command, original)
     # What stands above the header of the original does not stand above theirs.
-    synthetic = [read(path, sep=None, encoding=None, skip=0, sheet=None)
-                 for path in command.synthetic]  # fmt: skip
-    population = None if command.population is None else read(command.population)
-    holdout = None if command.holdout is None else read(command.holdout)
+    as_found = {"sep": None, "encoding": None, "skip": 0, "sheet": None}
+    synthetic = [read(path, **as_found) for path in command.synthetic]
+    population, holdout = (
+        None if path is None
+        else read(path, **({} if is_text(path) == is_text(command.original) else as_found))
+        for path in (command.population, command.holdout)
+    )  # fmt: skip
     files = _Files(original.table, synthetic, population, conditions, quantities, holdout)
     _require_complete_units(command, files)
     _check_disclosure(command.measures, persons_of(original.table).schema.variables)
@@ -163,12 +167,19 @@ def _check_options(command: Evaluate) -> None:
                     f"{flag(name)}: needs --household, the column that identifies the household of "
                     "each person"
                 )
-    elif data.zeros is not None:
+        return
+    if households.roles is not None and not (
+        households.rules or households.quantities or command.attack.posterior
+    ):
+        raise UsageError(
+            "--roles: is used only with --rules, --quantities or --posterior; leave it out"
+        )
+    if data.zeros is not None:
         raise UsageError(
             f"{data.zeros}: structural zeros describe single records; with --household, give "
             "--rules instead"
         )
-    elif command.changes is not None:
+    if command.changes is not None:
         raise UsageError(
             "--changes: this file describes single records, and cannot be used with --household; "
             "leave one of them out"

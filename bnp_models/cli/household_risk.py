@@ -30,19 +30,17 @@ _PROBABILITIES = ("r1", "r2", "r_household", "hierarchical")
 
 
 def with_unit(command: Risk) -> Risk:
-    """The command with the model of households if they are asked for, else without their options.
+    """The command with its model: the usual one of persons, or of households, if none is given.
 
-    The default model is that of persons.
+    For persons, it is without the options of households that are defaults.
     """
     fit = command.fit
-    if fit.households.household is None:
-        if fit.model in HOUSEHOLD_MODELS or fit.households.head != "auto":
-            return command
-        households = dataclasses.replace(fit.households, head=None)
-        return dataclasses.replace(command, fit=dataclasses.replace(fit, households=households))
-    if fit.model != MODELS_OF["risk"][0]:
-        return command
-    return dataclasses.replace(command, fit=dataclasses.replace(fit, model=HOUSEHOLD_MODELS[0]))
+    of_persons = fit.households.household is None
+    usual = MODELS_OF["risk"][0] if of_persons else HOUSEHOLD_MODELS[0]
+    fit = dataclasses.replace(fit, model=fit.model or usual)
+    if of_persons and fit.model not in HOUSEHOLD_MODELS and fit.households.head == "auto":
+        fit = dataclasses.replace(fit, households=dataclasses.replace(fit.households, head=None))
+    return dataclasses.replace(command, fit=fit)
 
 
 def options_of_records(command: Risk) -> dict[str, object]:

@@ -19,12 +19,9 @@ from bnp_models.cli.samples import read_household_sample, read_sample
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
-from bnp_models.data.reading import read_frame
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
-from bnp_models.zeros.inequalities import compared_variables
 
 CELL_OPTIONS = ("cells", "hyperparameters")
 
@@ -56,8 +53,8 @@ def checked_input(command: Sampling) -> Inputs:
     check_sweeps(chains)
     if data.zeros is not None and model.conditions_type is None:
         raise UsageError(
-            f"{data.zeros}: the {fit.model} model does not take structural zeros; use --model "
-            f"{listed(_taking_zeros(command.name), 'or')}"
+            f"{data.zeros}: the {fit.chosen_model} model does not take structural zeros; use "
+            f"--model {listed(_taking_zeros(command.name), 'or')}"
         )
     table: Records | Households
     conditions: Conditions | None
@@ -67,9 +64,10 @@ def checked_input(command: Sampling) -> Inputs:
         table, conditions, changes = read_household_sample(data, fit, keep_missing)
     else:
         table, conditions, changes = read_sample(
-            data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
+            data, fit, as_cells=counts_cells(command.name, fit.chosen_model, data.sample),
             beside=_beside(command), keep_missing=keep_missing,
             takes_zeros=model.conditions_type is not None,
+            draws_in_bins=isinstance(command, Synthesize | Impute),
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -96,7 +94,7 @@ def model_of(fit: Fit, *arguments: Any) -> Any:
     UsageError
         If it refuses one.
     """
-    registered, given = MODELS[fit.model], values_of(fit)
+    registered, given = MODELS[fit.chosen_model], values_of(fit)
     try:
         return registered.load()(
             *arguments,
@@ -112,37 +110,38 @@ def model_of(fit: Fit, *arguments: Any) -> Any:
 def check_options(command: Sampling) -> None:
     """Refuse options that are not the model's."""
     data, fit = command.data, command.fit
-    given = values_of(fit)
-    if fit.model in HOUSEHOLD_MODELS:
+    given, model = values_of(fit), fit.chosen_model
+    if model in HOUSEHOLD_MODELS:
         if fit.households.household is None:
             raise UsageError(
-                f"--model {fit.model}: needs --household, the column that identifies the household "
+                f"--model {model}: needs --household, the column that identifies the household "
                 "of each person"
             )
         if data.zeros is not None:
             raise UsageError(
-                f"{data.zeros}: the {fit.model} model takes --rules instead; write a combination "
+                f"{data.zeros}: the {model} model takes --rules instead; write a combination "
                 "that is impossible for one person as a rule about each person"
             )
-    if data.weights is not None and fit.model in HOUSEHOLD_MODELS and command.name != "risk":
+    if data.weights is not None and model in HOUSEHOLD_MODELS and command.name != "risk":
         raise UsageError(
             "--weights: synthetic households are made without design weights, because the files "
             "have as many households of each size as the sample; leave --weights out, or use them "
             "for the risk of households (bnp-models risk)"
         )
-    for name in MODEL_OPTIONS:
-        if given[name] is not None and name not in MODELS[fit.model].options:
-            others = [m for m in MODELS_OF[command.name] if name in MODELS[m].options]
-            raise UsageError(
-                f"{flag(name)}: can be used only with --model {listed(others, 'or')}; leave it out"
-            )
     for names, models in ((HOUSEHOLD_OPTIONS, HOUSEHOLD_MODELS), (CELL_OPTIONS, CELL_MODELS)):
-        for name in names if fit.model not in models else ():
-            if given[name] not in (None, False, "auto", "fixed"):
+        for name in names if model not in models else ():
+            if given[name] not in (None, "auto"):
                 raise UsageError(
                     f"{flag(name)}: can be used only with --model {listed(models, 'or')}; say "
                     f"--model {next(iter(models))}, or leave it out"
                 )
+    for name in MODEL_OPTIONS:
+        if given[name] is not None and name not in MODELS[model].options:
+            others = [m for m in MODELS_OF[command.name] if name in MODELS[m].options]
+            raise UsageError(
+                f"{flag(name)}: can be used only with --model {listed(others, 'or')}; leave it out"
+            )
+    _check_unused(fit)
     for name in ("augmentation", "not_applicable"):
         as_level = data.text.empty_as_level or data.text.settles_empty
         none = data.zeros is None and not as_level
@@ -151,6 +150,22 @@ def check_options(command: Sampling) -> None:
                 f"{flag(name)}: is used only with structural zeros; add --conditions, or leave "
                 f"{flag(name)} out"
             )
+
+
+def _check_unused(fit: Fit) -> None:
+    """Refuse options that other options leave without a use."""
+    households = fit.households
+    if fit.level_shape is not None and fit.level_prior is not None:
+        raise UsageError("--level-prior: is replaced by --level-shape; leave one of them out")
+    if households.rules is None and (households.impossible_weight or 1) > 1:
+        raise UsageError(
+            "--impossible-weight: is used only with --rules, without which no household is "
+            "impossible; add --rules, or leave --impossible-weight out"
+        )
+    if households.rules is None and households.head == "no" and households.roles is not None:
+        raise UsageError(
+            "--roles: is used only by --rules and to find the head; leave out --roles or --head no"
+        )
 
 
 def check_sweeps(chains: Chains) -> None:
@@ -176,7 +191,7 @@ def _taking_zeros(command: str) -> list[str]:
 def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
     """Refuse names that the format can hold nowhere, and more data sets than draws."""
     made, chains = command.made, inputs.chains
-    as_cells = counts_cells(command.name, command.fit.model, command.data.sample)
+    as_cells = counts_cells(command.name, command.fit.chosen_model, command.data.sample)
     if as_cells and made.format not in ("csv", "parquet"):
         raise UsageError(
             f"--format {made.format}: the data sets of a folder are written as folders of Parquet "
@@ -192,7 +207,6 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
             "--bins: cannot be used if SAMPLE is a folder, of which only cell counts are kept; "
             "leave it out, or give one file"
         )
-    _check_compared(command, inputs)
     try:
         names_in_file(
             [
@@ -212,22 +226,6 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
             f"with --chains {chains.chains} --draws {chains.num_draws} ",
             f" (one in {every})" if every > 1 else "",
         )  # fmt: skip
-
-
-def _check_compared(command: Synthesize | Impute, inputs: Inputs) -> None:
-    """Refuse bins of variables that a condition compares: numbers drawn in them could break it."""
-    zeros, bins = command.data.conditions, inputs.changes.bins
-    if zeros is None or not bins:
-        return
-    frame, _ = read_frame(zeros)
-    compared = compared_variables(frame, records_of(persons_of(inputs.table)).schema)
-    for name in bins:
-        if name in compared:
-            raise UsageError(
-                f"--bins: the conditions compare the numbers of {name!r} with those of another "
-                "variable, and a number that is drawn within a bin could break them; do not put "
-                "this variable into bins (--ordered may help)"
-            )
 
 
 def check_draws(made: Datasets, kept: int, why: str = "", which: str = "") -> None:

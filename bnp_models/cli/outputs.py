@@ -46,13 +46,13 @@ def recoding_file(data: Data, recoding: Recoding) -> dict[str, Callable]:
 
 def table_name(command: Risk) -> str:
     """Name of the table of records, or of cells by the models of these."""
-    return f"{'cells' if command.fit.model in CELL_MODELS else 'records'}.{command.format}"
+    return f"{'cells' if command.fit.chosen_model in CELL_MODELS else 'records'}.{command.format}"
 
 
 def table_names(command: Risk) -> tuple[str, ...]:
     """Names of the tables of single units: of records or cells, and of households."""
     own = (table_name(command),)
-    if command.fit.model in HOUSEHOLD_MODELS:
+    if command.fit.chosen_model in HOUSEHOLD_MODELS:
         return (f"households.{command.format}", *own)
     return own
 
@@ -69,7 +69,7 @@ def dataset_names(command: Synthesize | Impute) -> tuple[str, ...]:
     """Names of the data sets."""
     made = command.made
     # None for a folder, as the sample is one.
-    folders = counts_cells(command.name, command.fit.model, command.data.sample)
+    folders = counts_cells(command.name, command.fit.chosen_model, command.data.sample)
     suffix = "" if folders else f".{made.format}"
     stem = DATASETS[command.name]
     return tuple(f"{stem.format(m + 1)}{suffix}" for m in range(made.datasets))

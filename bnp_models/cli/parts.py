@@ -276,8 +276,9 @@ class CellFit:
         "0.7)")  # fmt: skip
     empty_phat: tuple[tuple[float, float], ...] | None = option("P:W,..", mixture_type, help=
         "sampling fractions of the empty cells in model 2, each with the share of the empty cells "
-        "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the whole "
-        "sample)")  # fmt: skip
+        "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the "
+        "cell's stratum, if the levels of one or two key variables explain the weights; otherwise "
+        "that of the whole sample, with a warning)")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +287,7 @@ class Fit:
 
     heading: ClassVar = "model"
 
-    model: str = option(help="model to fit (default: %(default)s)")
+    model: str | None = option(help="model to fit (default: %(default)s)")
     concentration: str | None = option(choices=("shared", "record", "hierarchical"), help=
         "concentration parameter alpha of hdp. shared: one alpha for all records; record: one "
         "alpha for each record; hierarchical: one alpha for each record, with a prior whose rate "
@@ -325,6 +326,12 @@ class Fit:
         "first")  # fmt: skip
     households: HouseholdFit = part(HouseholdFit)
     cells: CellFit = part(CellFit, last=True)
+
+    @property
+    def chosen_model(self) -> str:
+        """Name of the model, once it is known whether it is of persons or of households."""
+        assert self.model is not None
+        return self.model
 
     @property
     def named_ordered(self) -> Names:
@@ -379,8 +386,9 @@ class Chains:
     max_minutes: float | None = option("M", number_above(0), help=
         "stop after this many minutes even if the chains do not agree yet, or have not made the "
         "first draws. Compilation, checks of the chains and the minutes before a --resume count "
-        f"too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the "
-        "first draws take more)")  # fmt: skip
+        "too; a compilation that has begun is finished first (default: "
+        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat, or more if the first draws "
+        "take more)")  # fmt: skip
 
     @property
     def num_draws(self) -> int:

@@ -17,6 +17,7 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError, about, refuse
 from bnp_models.cli.outputs import risk_message, table_name
+from bnp_models.cli.parts import Chains
 from bnp_models.cli.population import require_population, weights_of, with_population
 from bnp_models.cli.release import limits_of, read_ids, release_settings, with_strictness
 from bnp_models.cli.risk_files import write_risk
@@ -29,7 +30,7 @@ from bnp_models.cli.runs import (
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
-from bnp_models.data.messages import as_cells
+from bnp_models.data.messages import as_cells, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
@@ -88,12 +89,19 @@ def risk(command: Risk) -> int:
     document = command.output.folder / "risk.json"
     command = with_unit(command)
     require_population(command)
-    if command.fit.model in HOUSEHOLD_MODELS:
+    _check_table(command)
+    if command.fit.chosen_model in HOUSEHOLD_MODELS:
         return with_strictness(command.limits, run_household_risk(command), document)
-    if command.fit.model in CELL_MODELS:
+    if command.fit.chosen_model in CELL_MODELS:
+        other = {
+            "first-row": command.first_row, "ties": command.ties != "on",
+            "distributed": command.processes.distributed,
+            "checkpoint-seconds": command.chains.checkpoint_seconds != Chains.checkpoint_seconds,
+        }  # fmt: skip
         refuse(
-            options_of_records(command) | {"first-row": command.first_row},
-            f"cannot be used with a model of cells (--model {command.fit.model}); leave it out",
+            options_of_records(command) | other,
+            f"cannot be used with a model of cells (--model {command.fit.chosen_model}); leave it "
+            "out",
         )
         return with_strictness(command.limits, run_cell_risk(command), document)
     command = _with_keys(command)
@@ -116,6 +124,22 @@ def risk(command: Risk) -> int:
         command, inputs, settings, evaluate, write, monitor, early=early_diagnosis
     )
     return with_strictness(command.limits, code, document)
+
+
+def _check_table(command: Risk) -> None:
+    """Check the options of the table of single units; say which --no-records leaves without use."""
+    if command.format != "csv":
+        refuse({"bom": command.bom}, f"is only for CSV, not for --format {command.format}; leave "
+               "one of them out")  # fmt: skip
+    beside = {
+        "--all-records": command.all_records, "--suda": command.suda is not None,
+        "--bom": command.bom, "--format": command.format != "csv",
+    }  # fmt: skip
+    if command.output.no_records and (unused := [name for name, given in beside.items() if given]):
+        _LOG.warning(
+            "%s: without effect, because --no-records leaves out the tables of single records",
+            listed(unused),
+        )  # fmt: skip
 
 
 def _with_keys(command: Risk) -> Risk:

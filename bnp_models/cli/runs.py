@@ -206,10 +206,10 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     if isinstance(model, LevelPriorOptions):
         prior = {"level_prior": document_of_prior(model)}
     names_of_classes = {"components", "member_components", "member_classes"}
-    components = names_of_classes.intersection(MODELS[fit.model].options)
+    components = names_of_classes.intersection(MODELS[fit.chosen_model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {
-        "model": fit.model,
+        "model": fit.chosen_model,
         **{name: plain(value) for name, value in more.items()},
         **{name: plain(given[name]) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: fields[name] for name in sorted(components)},

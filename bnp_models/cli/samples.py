@@ -58,6 +58,7 @@ def read_sample(
     beside: Mapping[str, str] | None = None,
     keep_missing: bool = False,
     takes_zeros: bool = False,
+    draws_in_bins: bool = False,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -74,13 +75,15 @@ def read_sample(
     takes_zeros
         Whether the model takes structural zeros, by which another column determines the values that
         are missing by design.
+    draws_in_bins
+        Whether numbers will be drawn within the bins of --bins.
     """
     table: Records
     reading = reading_of(data)
     if as_cells and data.weights is not None:
         raise UsageError(
-            f"--weights: cannot be used if SAMPLE is a folder, because the {fit.model} model then "
-            "uses only cell counts; give one file instead"
+            f"--weights: cannot be used if SAMPLE is a folder, because the {fit.chosen_model} "
+            "model then uses only cell counts; give one file instead"
         )
     weights, variables = weights_and_variables(data, beside)
     if as_cells:
@@ -90,7 +93,7 @@ def read_sample(
     table = with_empty_levels(data, table, keep_missing, takes_zeros)
     if as_cells:
         with located(data):
-            table.require_complete(f"the {fit.model} model of a folder")
+            table.require_complete(f"the {fit.chosen_model} model of a folder")
     table, changes = recoded(
         data, table, fit.named_ordered, fit.groups, by_order=fit.orders_numbers
     )
@@ -102,7 +105,8 @@ def read_sample(
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
-    conditions = conditions_of(data, records_of(table), of_levels)
+    drawn = changes.bins if draws_in_bins else ()
+    conditions = conditions_of(data, records_of(table), of_levels, drawn)
     if conditions is None:
         return table, None, changes
     with errors_in(data.conditions or data.sample):
@@ -115,14 +119,29 @@ def read_sample(
 
 
 def conditions_of(
-    data: Data, table: Records, of_levels: StructuralZeros | None = None
+    data: Data,
+    table: Records,
+    of_levels: StructuralZeros | None = None,
+    drawn: Collection[str] = (),
 ) -> StructuralZeros | None:
     """Structural zeros of a file, and those by which one variable determines another; None if none.
 
     Those for the levels of missing values come last. None of them restricts the class of weights.
+
+    Raises
+    ------
+    UsageError
+        If conditions compare a variable whose numbers are `drawn` within bins.
     """
     schema = table.schema
     given = [] if data.conditions is None else [read_conditions(data.conditions, schema)]
+    for name in drawn:
+        if any(name in one.compared for one in given):
+            raise UsageError(
+                f"--bins: the conditions compare the numbers of {name!r} with those of another "
+                "variable, and a number that is drawn within a bin could break them; do not put "
+                "this variable into bins (--ordered may help)"
+            )
     for by, of in data.settles:
         try:
             given.append(settled_conditions(table, by, of))

@@ -21,7 +21,7 @@ from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.interruption import OutOfTime
 from bnp_models.inference.run import AllDraws, RecordsRun, Run
-from bnp_models.inference.sampling import NUM_SAMPLES, coded_input, sample
+from bnp_models.inference.sampling import NUM_SAMPLES, coded_input, positive_minutes, sample
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
 from bnp_models.models.model import Model
 from bnp_models.models.options import typed_key
@@ -302,9 +302,7 @@ class _Budget:
     """Minutes that several runs of chains share."""
 
     def __init__(self, max_minutes: float | None, num_runs: int):
-        if max_minutes is not None and not max_minutes > 0:
-            raise ValueError(f"max_minutes must be positive, not {max_minutes}")
-        self.seconds = None if max_minutes is None else 60 * max_minutes
+        self.seconds = None if max_minutes is None else 60 * positive_minutes(max_minutes)
         self.num_runs = self.num_left = num_runs
 
     def options(self, num_samples: int) -> dict[str, Any]:

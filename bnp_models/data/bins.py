@@ -239,6 +239,13 @@ def level_counts(table: Records, variable: str) -> np.ndarray:
 def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Merged]) -> Records:
     """Put the values of columns into given bins, such as those of another table.
 
+    Parameters
+    ----------
+    table
+        Coded records, a table of counts, or a data frame.
+    bins
+        Bins by the name of the variable, as `bin_columns` returns them.
+
     Raises
     ------
     MicrodataError

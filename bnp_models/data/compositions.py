@@ -57,6 +57,11 @@ class Compositions(NamedTuple):
 def compositions_of(table: Households) -> Compositions:
     """Find the distinct compositions of households; a missing value is a value of its own.
 
+    Parameters
+    ----------
+    table
+        Coded households.
+
     Examples
     --------
     >>> found = bnp.data.compositions_of(households)

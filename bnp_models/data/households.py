@@ -397,8 +397,8 @@ class Households:
         i = int(incomplete[0])
         raise MicrodataError(
             f"household {quoted(plain_label(self.ids[i]))} has a missing value ({incomplete.size} "
-            f"of {self.n} households are incomplete) and {what} needs complete households; drop or "
-            "complete them",
+            f"of {self.n} households are incomplete) and {what} needs complete households; drop "
+            "them, or complete them with bnp-models impute --model ndpmpm",
             row=self.first_row(i),
         )
 
@@ -507,6 +507,11 @@ def read_households(
 
 def persons_of(table: Records | Households) -> Records:
     """Return the persons of households; a table of records is returned unchanged.
+
+    Parameters
+    ----------
+    table
+        Households, or a table of records.
 
     Examples
     --------

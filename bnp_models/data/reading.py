@@ -154,7 +154,7 @@ def read_coded(
     for name in frame if reading.missing or reading.missing_of else ():
         # Those that are spelt as others now.
         frame[name] = _without_missing(frame[name], name, reading)
-    if not kept.empty:
+    if len(kept.columns):
         frame = frame.assign(**{name: kept[name] for name in kept})[list(chosen)]
     with errors_in(source, lines):
         return code(frame, declared)
@@ -243,6 +243,15 @@ def read_frame(
     path: str | PathLike, columns: Sequence[str] | None = None, reading: Reading = AS_FOUND
 ) -> tuple[pd.DataFrame, list[int] | None]:
     """Read columns of a file as :func:`~bnp_models.read_microdata` does, uncoded.
+
+    Parameters
+    ----------
+    path
+        A file in one of the formats that `read_microdata` reads.
+    columns
+        Columns to read. Default: all.
+    reading
+        Separator, encoding, signs of missing values and the like. Default: as found in the file.
 
     Returns
     -------
@@ -368,11 +377,14 @@ def columns_of_file(
 
 
 def _check_reading(source: Source, reading: Reading) -> None:
-    """Refuse what is said of a sheet, or of lines, where the file has none."""
+    """Refuse what is said of a sheet, of lines or of text, where the file has none."""
     if reading.sheet is not None and not excel.is_excel(source):
         raise MicrodataError("is no workbook with sheets; leave --sheet out", file=source)
     if reading.skip and (is_parquet(source) or is_labelled(source)):
         raise MicrodataError("has no lines above a header; leave --skip out", file=source)
+    for name in ("sep", "encoding"):
+        if vars(reading)[name] is not None and not is_text(source):
+            raise MicrodataError(f"is no text file; leave --{name} out", file=source)
 
 
 def _levels_of_labels(source: Source, names: Sequence[str] | None) -> dict[str, tuple[Label, ...]]:
@@ -386,6 +398,11 @@ def _levels_of_labels(source: Source, names: Sequence[str] | None) -> dict[str, 
                 f"two values are labelled {quoted(repeated)}; relabel one", file=source, column=name
             )
     return levels
+
+
+def is_text(source: Source) -> bool:
+    """Whether this is a text file by its name."""
+    return not (is_parquet(source) or is_labelled(source) or excel.is_excel(source))
 
 
 def is_parquet(source: Source) -> bool:

@@ -16,6 +16,7 @@ from bnp_models.data.reading import read_frame
 from bnp_models.data.respelling import plain_numbers
 from bnp_models.data.schema import MicrodataError, errors_in
 from bnp_models.data.source import opened
+from bnp_models.data.strata import empty_cells, find_strata
 from bnp_models.data.text_files import AS_FOUND, Reading
 
 # Share by which the sum of weights may differ from the population size without a warning.
@@ -79,6 +80,32 @@ class WeightedCells:
         pairs = np.stack([self.f, self.phat], axis=1)
         distinct, pair, number = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
         return distinct[:, 0], distinct[:, 1], number.astype(float), pair.reshape(-1)
+
+    @cached_property
+    def strata(self) -> tuple[str, ...] | None:
+        """Names of the one or two key variables that define strata of the sample.
+
+        These are variables whose levels explain the sampling fractions of the cells: 90% or more of
+        the variance of log phat. Empty if the fractions are nearly equal; None if no one or two
+        variables explain them.
+        """
+        schema = self.table.schema
+        columns = find_strata(self.codes, self.phat, schema.num_levels)
+        return None if columns is None else tuple(schema.variables[i] for i in columns)
+
+    @cached_property
+    def empty(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sampling fractions of the empty cells, and the number of empty cells with each, (S,).
+
+        An empty cell has the fraction of its stratum, which is the number of its records divided by
+        the sum of their weights. Without strata (`strata` is empty or None) it has that of the
+        whole sample. If `num_cells` is not the number of all combinations of levels, the empty
+        cells are distributed among the strata as all combinations without records are.
+        """
+        schema = self.table.schema
+        columns = tuple(schema.variables.index(name) for name in self.strata or ())
+        phat, share = empty_cells(self.codes, self.f, self.weight, schema.num_levels, columns)
+        return phat, share * (self.num_cells - len(self.f))
 
     def warnings(self) -> list[str]:
         """Return sentences on weights that do not fit the population size."""
@@ -272,6 +299,13 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
 
 def check_population_size(table: Records | pd.DataFrame, population_size: int) -> None:
     """Raise `MicrodataError` if the population is smaller than the sample, or beyond 2^53.
+
+    Parameters
+    ----------
+    table
+        Coded records, a table of counts, or a data frame.
+    population_size
+        Number of persons of the population.
 
     Examples
     --------

@@ -32,6 +32,13 @@ _FORMULA = re.compile(r"[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?![0-9.,]*\Z)")
 def write_json(document: dict, path: str | PathLike) -> None:
     """Write a document as JSON, in a file that its owner alone may read.
 
+    Parameters
+    ----------
+    document
+        Dictionary of JSON values.
+    path
+        Where the file is written.
+
     Raises
     ------
     ValueError

@@ -177,8 +177,9 @@ def arrange_draws(
     thin
         See `quantities`; 1 without these.
     parameters
-        Include arrays such as g0 and theta. If they were kept for fewer draws than scalars, they
-        are in a group "parameters", whose coordinate draw has the indices of these draws.
+        Include arrays such as g0 and theta. If they were kept for fewer draws than scalars, and
+        there are no `quantities`, they are in a group "parameters", whose coordinate draw has the
+        indices of these draws.
     groups
         More groups, as Datasets, by name.
     constants
@@ -189,10 +190,13 @@ def arrange_draws(
     chosen = {
         name: values
         for name, values in run.draws.items()
-        if values.ndim == 2 or (parameters and every == 1)
+        if values.ndim == 2 or (parameters and (every == 1 or quantities))
     }
     if quantities:
-        chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
+        chosen = {
+            name: run.at_kept_arrays(values, thin) if values.ndim == 2 else values[:, ::thin]
+            for name, values in chosen.items()
+        }
     posterior, statistics = _by_kind(chosen | (quantities or {}))
     early_posterior, early_statistics = _by_kind(run.warmup_draws)
     all_groups = {
@@ -202,7 +206,7 @@ def arrange_draws(
         "warmup_sample_stats": draws_dataset(early_statistics),
         "constant_data": _constant_data(run.table, levels).assign(constants or {}),
     }
-    if parameters and every > 1:
+    if parameters and every > 1 and not quantities:
         arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
         group = draws_dataset(arrays, run.model, levels)
         draws = every * np.arange(1, group.sizes["draw"] + 1) - 1
@@ -210,7 +214,7 @@ def arrange_draws(
     attributes = {
         "model": run.model.name,
         "num_warmup": run.settings.num_warmup + run.settings.num_discarded,
-        "thin": run.settings.thin * thin,
+        "thin": run.settings.thin * (every * thin if quantities else 1),
         **origin(run),
         **(attributes or {}),
     }
@@ -254,6 +258,13 @@ def write_netcdf(data, path: str | PathLike) -> None:
     """Write the result of `to_inference_data`.
 
     The attribute `created_at` is left out, so that the same draws give a file with the same bytes.
+
+    Parameters
+    ----------
+    data
+        Result of `to_inference_data`.
+    path
+        Where the file is written.
 
     Examples
     --------

@@ -175,7 +175,8 @@ def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
 
     The error of a figure is the one by Vehtari et al. (2021, doi:10.1214/20-BA1221), or, if it is
     larger, the standard error of the mean of the chains' own figures. It is multiplied by R-hat,
-    because chains that disagree may have missed a part of the posterior.
+    because chains that disagree may have missed a part of the posterior. Chains that started at the
+    same point are not independent, so that their draws together are one chain in both comparisons.
 
     Parameters
     ----------
@@ -185,7 +186,8 @@ def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
     Returns
     -------
     errors
-        nan if a chain has fewer than 4 draws. One chain has only the first of the two errors.
+        nan if a chain has fewer than 4 draws. One chain, or one superchain, has only the first of
+        the two errors.
     """
     if values.shape[1] < MIN_DRAWS:
         return FigureErrors(math.nan, math.nan, math.nan)
@@ -193,8 +195,9 @@ def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
 
     factor = max(figures_of(values, superchain)["rhat"] or 1.0, 1.0)
     values = np.asarray(values, np.float64)
-    own = np.concatenate([values.mean(axis=1)[None], np.quantile(values, ENDS, axis=1)])
-    between = own.std(axis=1, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(3)
+    starts = values.reshape(len(values) // superchain, -1)
+    own = np.concatenate([starts.mean(axis=1)[None], np.quantile(starts, ENDS, axis=1)])
+    between = own.std(axis=1, ddof=1) / math.sqrt(len(starts)) if len(starts) > 1 else np.zeros(3)
     kinds = [("mean", None), *(("quantile", p) for p in ENDS)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -208,10 +211,19 @@ def monte_carlo_errors(values: np.ndarray, superchain: int = 1) -> FigureErrors:
     ))  # fmt: skip
 
 
-def batches_of(num_chains: int, num_draws: int) -> np.ndarray:
-    """Batch, (chains * draws,), of each draw: the two halves of every chain are batches."""
+def batches_of(num_chains: int, num_draws: int, superchain: int = 1) -> np.ndarray:
+    """Batch, (chains * draws,), of each draw: the two halves of every chain, or superchain."""
     half = np.arange(num_draws) * 2 // max(num_draws, 1)
-    return (2 * np.arange(num_chains)[:, None] + half).ravel()
+    return (2 * (np.arange(num_chains)[:, None] // superchain) + half).ravel()
+
+
+def errors_of_mean_draws(values: np.ndarray, num_chains: int, superchain: int = 1) -> np.ndarray:
+    """Monte Carlo standard errors (m,) of the means of draws (chains * draws, m), as of batches."""
+    batches = batches_of(num_chains, len(values) // num_chains, superchain)
+    counts = np.bincount(batches, minlength=2 * num_chains // superchain)
+    sums = np.zeros((len(counts), values.shape[1]))
+    np.add.at(sums, batches, values)
+    return errors_of_means(sums, counts)
 
 
 def errors_of_means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:

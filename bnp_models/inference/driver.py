@@ -165,8 +165,11 @@ class Driver:
                 self._start(begin)
                 if begin is None:
                     self._check_draws()
-                self._compile()
             goal = self._goal(max_seconds)
+            if self.iteration < goal:
+                with self._timed("compile"):
+                    self._compile()
+                goal = self._goal(max_seconds)
             if max_seconds is not None:
                 self.progress.seconds_left = max_seconds - sum(self.clock.values())
             last_save = time.perf_counter()
@@ -399,7 +402,8 @@ class Driver:
         if self.rate is not None:
             left = (self.first - self.iteration) / self.rate
             needed = (sum(self.clock.values()) + left) / 60
-        return OutOfTime(max_seconds / 60, self.iteration, self.first, needed)
+        minutes, compiling = max_seconds / 60, self.clock["compile"] / 60
+        return OutOfTime(minutes, self.iteration, self.first, needed, compiling)
 
     @contextlib.contextmanager
     def _timed(self, part: str):

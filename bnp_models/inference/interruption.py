@@ -37,18 +37,42 @@ class Interrupted(Stopped):
 class OutOfTime(RuntimeError):
     """The minutes of a run were used up before there were draws to judge.
 
+    Parameters
+    ----------
+    minutes
+        The minutes that were allowed.
+    iteration, first
+        Sweeps that were made, and sweeps after which there are draws to judge.
+    needed
+        Estimate of the minutes that these take. Default: it is not known.
+    compiling
+        Minutes that compilation took.
+
     Examples
     --------
     >>> str(bnp.OutOfTime(minutes=5, iteration=300, first=1004, needed=14.6))
     'stopped after 5 minutes, at sweep 300 of the 1,004 that ...; these take about 15 minutes'
     """
 
-    def __init__(self, minutes: float, iteration: int, first: int, needed: float | None = None):
+    def __init__(
+        self,
+        minutes: float,
+        iteration: int,
+        first: int,
+        needed: float | None = None,
+        compiling: float = 0.0,
+    ):
         plural = "" if needed is None or math.ceil(needed) == 1 else "s"
         about = "" if needed is None else f"; these take about {math.ceil(needed):,} minute{plural}"
+        if compiling > minutes:
+            about += (
+                f"; compilation, which cannot be stopped, took longer than the {minutes:.3g} "
+                "minutes allowed, but its programs are kept for the next run"
+            )
         super().__init__(
-            f"stopped after {minutes:.3g} minutes, at sweep {iteration:,} of the {first:,} that "
-            f"the warm-up and the first draws take, so that there are no results yet{about}"
+            f"stopped after {max(minutes, compiling):.3g} minutes, at sweep {iteration:,} of the "
+            f"{first:,} that the warm-up and the first draws take, so that there are no results "
+            f"yet{about}"
         )
 
 

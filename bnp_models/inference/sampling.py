@@ -116,7 +116,8 @@ def sample(
         resumed run stops at the same draw as an uninterrupted one. Default: no target.
     max_minutes
         Chains with a target stop at the next draw after so many minutes of compilation, warm-up,
-        draws and calls of `until` (``run.seconds``; minutes before a resume count). Default: 60.
+        draws and calls of `until` (``run.seconds``; minutes before a resume count). A compilation
+        that has begun cannot be stopped. Default: 60.
     finish_first
         Whether the first `num_samples` draws are made even if they take more than `max_minutes`.
         Default: only if `max_minutes` is not given.
@@ -137,9 +138,9 @@ def sample(
     devices
         Devices to use; by default all of `jax.devices()`. Whole chains are divided among the
         devices first, and then records.
-    checkpoint
-        Folder for checkpoints. With `resume`, the run continues from the last checkpoint in it.
-        With a larger `max_minutes`, a run that stopped for lack of time can be continued too.
+    checkpoint, resume
+        Folder for checkpoints; and whether the run continues from the last checkpoint in it. With a
+        larger `max_minutes`, a run that stopped for lack of time can be continued too.
     checkpoint_seconds
         Minimum time between checkpoints.
     chunk_sweeps
@@ -213,7 +214,8 @@ def sample(
         )
     if finish_first is None:
         finish_first = max_minutes is None
-    asked = None if until is None else Until(until, _minutes(max_minutes), first, finish_first)
+    minutes = MAX_MINUTES if max_minutes is None else positive_minutes(max_minutes)
+    asked = None if until is None else Until(until, minutes, first, finish_first)
     if resume and checkpoint is None:
         raise ValueError("resume is only for a run with a checkpoint: give its folder too")
     task = Task(model, coded, limits, key)
@@ -234,11 +236,11 @@ def sample(
     return cast(Run[TableT, ConditionsT], run)
 
 
-def _minutes(max_minutes: float | None) -> float:
-    """Minutes of a run until a target, 60 by default."""
-    if max_minutes is not None and not max_minutes > 0:
+def positive_minutes(max_minutes: float) -> float:
+    """The minutes, once it is checked that they are more than none."""
+    if not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
-    return MAX_MINUTES if max_minutes is None else float(max_minutes)
+    return float(max_minutes)
 
 
 def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved | None) -> Run:
@@ -366,6 +368,11 @@ def check_input(
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions.
+
+    Parameters
+    ----------
+    model, table, conditions
+        As for `sample`.
 
     Examples
     --------

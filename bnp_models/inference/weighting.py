@@ -25,6 +25,11 @@ RunT = TypeVar("RunT", bound=Run)
 def sample_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a record, or household, of the sample.
 
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
+
     Examples
     --------
     >>> bnp.inference.sample_law(run) is run
@@ -37,6 +42,11 @@ def sample_law(run: RunT) -> RunT:
 def population_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person, or household, drawn at random from the
     population.
+
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
 
     Examples
     --------
@@ -51,6 +61,11 @@ def unsampled_law(run: RunT) -> RunT:
     """Return the distribution, as a `Run`, of a person, or household, that was not sampled.
 
     A record of weight w stands for w - 1 such persons.
+
+    Parameters
+    ----------
+    run
+        Chains of a model. Without design weights, it is returned unchanged.
 
     Raises
     ------

@@ -108,7 +108,16 @@ Draw: TypeAlias = dict[str, Array]
 
 
 class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
-    """Members of every model; generic in the types of sample, conditions, data, state and info."""
+    """Members of every model; generic in the types of sample, conditions, data, state and info.
+
+    Notes
+    -----
+    Methods share these arguments: `key`, a random key that is used once; `table` and `conditions`,
+    the sample and its structural zeros or rules; `data`, the result of `prepare`; `state`, that of
+    one chain; `info`, the figures of one sweep; `capacity`, the number of components that arrays
+    have room for; `draw`, one kept draw; `num_levels`, the number of levels of each variable;
+    `num_records`, how many records are drawn; and `run`, the finished chains.
+    """
 
     name: AbstractClassVar[str]
     """Name of the model in files and on the command line."""

@@ -93,10 +93,11 @@ def cell_risk_summary(
         else {name: figures_of(value) for name, value in result.draws.values.items()}
     )
     conditional = result.tau1_conditional
-    # Mean and spread without the error of simulation: that of the mean, and of the count about it.
+    # Means, and the spread of tau_1, without the error of simulation.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
     tau1 = FiguresEntry(**figures_of(result.tau1) | {"mean": conditional.mean(), "sd": sd})
-    warnings = _cell_warnings(result, fit, diagnosis)
+    tau2 = FiguresEntry(**figures_of(result.tau2) | {"mean": result.tau2_conditional.mean()})
+    warnings = _cell_warnings(result, fit, diagnosis, method)
     against = [sentence for sentence in warnings if sentence not in result.cells.warnings()]
     why = f"tau1 should not be used: {'; '.join(against)}"
     timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
@@ -115,7 +116,8 @@ def cell_risk_summary(
         hyperparameters={"method": method, **hyperparameters},
         tau1=tau1,
         tau1_conditional=figures_of(conditional),
-        tau2=figures_of(result.tau2),
+        tau2=tau2,
+        tau2_conditional=figures_of(result.tau2_conditional),
         verdict=_verdict(result, tau1, limits, not against, why),
         **({} if baselines is None else baselines.document()),
         log_likelihood=np.mean(result.log_likelihood),
@@ -141,9 +143,19 @@ def _verdict(
     ).document()
 
 
-def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:
+def _cell_warnings(
+    result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis, method: str
+) -> list[str]:
     """Warnings to read before the figures are used."""
     sentences = result.cells.warnings()
+    if method != "fixed" and _strata_of_empty_cells(result) is None:
+        sentences.append(
+            "the sampling fractions of the empty cells are not known: the weights differ between "
+            "cells, but not by the levels of one or two key variables, so that every empty cell "
+            "was given the sampling fraction of the whole sample; the hyperparameters, and with "
+            "them all figures, depend on it; give the fractions (empty_phat, --empty-phat), or "
+            "include the variables that define the strata among the key variables"
+        )
     seen, expected = fit["observed"].to_numpy(float), fit["expected"].to_numpy(float)
     uniques = abs(expected[1] - seen[1]) > _MISFIT * seen[1] + 3 * np.sqrt(seen[1] + 1)
     filled = result.cells.num_cells - expected[0], result.cells.num_cells - seen[0]
@@ -165,10 +177,27 @@ def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) ->
     return sentences
 
 
+def _strata_of_empty_cells(result: CellRisk) -> tuple[str, ...] | None:
+    """Variables whose strata the empty cells' sampling fractions are of; None if not known.
+
+    Empty if the fractions are given, and in Model I, which does not use them.
+    """
+    if result.model.variant == 1 or result.model.empty_phat is not None:
+        return ()
+    return result.cells.strata
+
+
 def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     """Draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
 
     Without chains, the hyperparameters are constants, and the draws of tau1 are independent.
+
+    Parameters
+    ----------
+    result
+        Result of `cell_risk`.
+    seed
+        Seed of the run, which is written with the draws. Default: none is written.
 
     Examples
     --------
@@ -185,7 +214,8 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     groups = {
         "posterior": draws_dataset({
             **values, "tau1": result.tau1, "tau1_conditional": result.tau1_conditional,
-            "tau2": result.tau2, "log_likelihood": result.log_likelihood,
+            "tau2": result.tau2, "tau2_conditional": result.tau2_conditional,
+            "log_likelihood": result.log_likelihood,
         }),
         "sample_stats": draws_dataset({"tau1_variance": result.tau1_variance, **statistics}),
     }  # fmt: skip
@@ -228,6 +258,13 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
 def check_names(variables, baselines: bool = False) -> None:
     """Raise MicrodataError if a variable has the name of a column of cells.csv.
 
+    Parameters
+    ----------
+    variables
+        Names of the variables.
+    baselines
+        Whether the file also has the columns of the classical estimators.
+
     Examples
     --------
     >>> bnp.report.check_names(table.schema.variables)
@@ -245,6 +282,17 @@ def write_cells(
     result: CellRisk, path: str | PathLike, *, baselines: bool = False, bom: bool = False
 ) -> None:
     """Write one row per non-empty cell, riskiest first, as `write_table` writes.
+
+    Parameters
+    ----------
+    result
+        Result of `cell_risk`.
+    path
+        Where the CSV file is written.
+    baselines
+        Whether to add the columns of the classical estimators.
+    bom
+        Whether the file begins with a byte order mark, by which Excel recognises UTF-8.
 
     Examples
     --------
@@ -289,6 +337,7 @@ def render_cell_report(
         command=command,
         filing=filing,
         how=_METHODS[summary["hyperparameters"]["method"]],
+        strata=_strata_of_empty_cells(result),
         values={
             name: value if result.draws is None else value["mean"]
             for name, value in summary["hyperparameters"].items()
@@ -306,6 +355,17 @@ def render_cell_report(
 
 def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **options) -> None:
     """Write the page of `render_cell_report`, which takes the same options, to an HTML file.
+
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    result
+        Result of `cell_risk`.
+    summary
+        Result of `cell_risk_summary`.
+    options
+        Further options of `render_cell_report`.
 
     Examples
     --------

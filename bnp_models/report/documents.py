@@ -196,6 +196,8 @@ class RiskDocument(Document):
     tau2: FiguresEntry
     """Expected number of correct matches: the sum over the sample uniques of 1/F, where F is the
     number of persons of the population with the same values."""
+    tau2_conditional: FiguresEntry
+    """Expected value of tau2 given each draw of the parameters."""
     verdict: VerdictEntry | None = None
     diagnostics: Diagnostics
     baselines: Sequence[BaselineEntry] | None = None
@@ -214,8 +216,6 @@ class SampledRiskDocument(RiskDocument):
     missing: MissingEntry | None = None
     """Missing values of the key variables, if there are any; sample_uniques is then a posterior
     mean, rounded, where they are read as values that are not known."""
-    tau2_conditional: FiguresEntry
-    """Expected value of tau2 given each draw of the parameters."""
     usable: UsableEntry
     stopping: StoppingEntry | None = None
     modes: ModesEntry

@@ -101,6 +101,17 @@ def write_evaluation_report(
 ) -> None:
     """Write the page of `render_evaluation_report`, which takes the same options, to a file.
 
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    evaluation
+        Result of `evaluate`.
+    names
+        Names of the synthetic files, for the tables of the page. Default: their numbers.
+    options
+        Further options of `render_evaluation_report`.
+
     Examples
     --------
     >>> bnp.report.write_evaluation_report("evaluation.html", bnp.evaluate(table, files))

@@ -175,6 +175,15 @@ def render_household_report(
 def write_household_report(path: str | PathLike, risk: HouseholdRisk, **options) -> None:
     """Write the page of `render_household_report`, which takes the same options, to an HTML file.
 
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    risk
+        Result of `household_risk`.
+    options
+        Options of `render_household_report`.
+
     Examples
     --------
     >>> model = bnp.NDPMPM(components=4, member_components=2)

@@ -71,11 +71,11 @@ def to_inference_data(
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
         "sample_stats", dimensions chain and draw, and "constant_data": the numbers of records and
         of the population, and the variable and the level of each label "age=0-14". Where a model's
-        arrays are kept of fewer draws, they are a group "parameters", whose coordinate draw has
-        the indices of those draws. Of a run with `keep_warmup` there are "warmup_posterior" and
-        "warmup_sample_stats" too. The variable total_log_likelihood of "posterior" is
-        the run's log_likelihood: the sum over records, which chains are monitored by. No group
-        holds the values of a record.
+        arrays are kept of fewer draws, and no `risk` is given, they are a group "parameters", whose
+        coordinate draw has the indices of those draws. Of a run with `keep_warmup` there are
+        "warmup_posterior" and "warmup_sample_stats" too. The variable total_log_likelihood of
+        "posterior" is the run's log_likelihood: the sum over records, which chains are monitored
+        by. No group holds the values of a record.
 
         Attributes of each group record how it was made: model, settings, versions,
         "inference_library", and "created_at", the time of this call. `write_netcdf` leaves the time

@@ -105,6 +105,15 @@ def _carriers(risk: PopulationRisk, records: bool) -> list[dict]:
 def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:
     """Write the page of `render_report`, which takes the same options, to an HTML file.
 
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    risk
+        Result of `population_risk`.
+    options
+        Options of `render_report`.
+
     Examples
     --------
     >>> bnp.report.write_report("risk.html", risk)

@@ -148,6 +148,17 @@ def write_synthesis_report(
 ) -> None:
     """Write the page of `render_synthesis_report`, which takes the same options, to a file.
 
+    Parameters
+    ----------
+    path
+        Where the file is written.
+    run
+        Chains from which the files were made.
+    frames
+        The synthetic files, or their tables of counts.
+    options
+        Further options of `render_synthesis_report`.
+
     Examples
     --------
     >>> bnp.report.write_synthesis_report("synthesis.html", run, files)

@@ -2,21 +2,29 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
-from bnp_models.kernels.cells.thinning import benedetti_franconi, summarise
+from bnp_models.kernels.cells.thinning import (
+    CountTable,
+    benedetti_franconi,
+    draw_counts,
+    summarise,
+    summary_of,
+    tabulate,
+)
 from bnp_models.kernels.numerics.platforms import double_precision
-from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.kernels.variates.rng import key_array
 from bnp_models.models.cells.full_bayes import HyperparameterDraws
 from bnp_models.models.cells.polettini_stander import (
     LEVELS,
@@ -70,7 +78,9 @@ class CellRisk:
     tau1_variance: np.ndarray
     """(chains, draws) variance of that number given the hyperparameters."""
     tau2: np.ndarray
-    """(chains, draws) sum over sample uniques of E(1 / F | f), given the hyperparameters."""
+    """(chains, draws) draws of the sum over sample uniques of 1 / F."""
+    tau2_conditional: np.ndarray
+    """(chains, draws) expectation of that sum given the hyperparameters."""
     log_likelihood: np.ndarray
     """(chains, draws) log likelihood of the hyperparameters."""
     seconds: dict[str, float]
@@ -114,12 +124,12 @@ def cell_risk(
     cells
         Non-empty cells of the sample, from `weighted_cells`.
     key
-        For the draws of tau_1.
+        For the draws of tau_1 and tau_2.
     draws
         Draws of the hyperparameters, from `sample_hyperparameters`. If given, all results are
         averaged over them.
     num_chains, num_samples
-        Number of independent draws of tau_1, if `draws` is not given.
+        Number of independent draws of tau_1 and tau_2, if `draws` is not given.
 
     Notes
     -----
@@ -144,21 +154,23 @@ def cell_risk(
         if draws is None:
             values = {name: np.full(1, value) for name, value in model.hyperparameters.items()}
             log_likelihood = np.full((num_chains, num_samples), model.log_likelihood(cells))
+            evaluate = _at_one_draw
         else:
             values = {name: value.reshape(-1) for name, value in draws.values.items()}
             log_likelihood = draws.log_likelihood
-        arguments = model.variant, values, f, phat, mean_cell_size(cells)
-        pairs = _at_one_draw(*arguments) if draws is None else _averaged(*arguments)
+            evaluate = _averaged
+        keys = key_array(_of_this_precision(key), log_likelihood.size)
+        size, uniques = mean_cell_size(cells), pair[cells.f == 1]
+        pairs = evaluate(keys, model.variant, values, f, phat, size, uniques)
     if draws is not None:
         medians = {name: float(np.median(value)) for name, value in values.items()}
         model = PolettiniStander(model.variant, **medians, empty_phat=model.empty_phat)
     unique = f == 1
     number = np.bincount(pair, minlength=len(f))[unique]
     p_unique = pairs.p_unique[:, unique]
-    # Draw of the hyperparameters for each draw of tau_1.
-    shape, size = log_likelihood.shape, log_likelihood.size
-    given = np.arange(size) if draws is not None else np.zeros(size, int)
-    tau1 = _draw_tau1(numpy_generator(key), number, np.clip(p_unique, 0, 1), given)
+    # Draw of the hyperparameters for each draw of tau_1 and tau_2.
+    shape = log_likelihood.shape
+    given = (np.arange(log_likelihood.size) if draws is not None else np.zeros(shape, int)).ravel()
     return CellRisk(
         model=model,
         cells=cells,
@@ -169,13 +181,19 @@ def cell_risk(
         mode=pairs.mode[pair],
         q025=pairs.quantiles[0][pair],
         q975=pairs.quantiles[2][pair],
-        tau1=tau1.reshape(shape),
+        tau1=pairs.tau1.reshape(shape),
         tau1_conditional=(p_unique @ number)[given].reshape(shape),
         tau1_variance=((p_unique * (1 - p_unique)) @ number)[given].reshape(shape),
-        tau2=(pairs.risk[:, unique] @ number)[given].reshape(shape),
+        tau2=pairs.tau2.reshape(shape),
+        tau2_conditional=(pairs.risk[:, unique] @ number)[given].reshape(shape),
         log_likelihood=log_likelihood,
         seconds={"risk": time.perf_counter() - began},
     )
+
+
+def _of_this_precision(key: jax.Array) -> Key[Array, ""]:
+    """The same key, made in the current precision."""
+    return jax.random.wrap_key_data(jax.random.key_data(key))
 
 
 class _PairRisks(NamedTuple):
@@ -189,17 +207,23 @@ class _PairRisks(NamedTuple):
     """(levels, pairs) quantiles of F, over all draws."""
     mode: np.ndarray
     """(pairs,) mode of F, over all draws."""
+    tau1: np.ndarray
+    """(keys,) draws of tau_1."""
+    tau2: np.ndarray
+    """(keys,) draws of tau_2."""
 
 
-def _draw_tau1(generator, number, chances, given):
-    """Draw the sum over groups of cells of Binomial(number, chance), with chances for each draw."""
-    tau1 = np.empty(len(given))
-    block = max(1, 2**20 // max(1, len(number)))
-    for start in range(0, len(given), block):
-        chance = chances[given[start : start + block]]
-        drawn = generator.binomial(number.astype(np.int64), chance)
-        tau1[start : start + block] = drawn.sum(axis=1)
-    return tau1
+@jax.jit
+def _draw_taus(
+    keys: Key[Array, " draws"], table: CountTable, cell: Int[Array, " uniques"]
+) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
+    """Draw tau_1 and tau_2 with each key; `cell` has the column in the table of each unique."""
+
+    def one(key):
+        F = draw_counts(key, table, cell)
+        return jnp.sum(F == 1, dtype=F.dtype), jnp.sum(1 / F)
+
+    return jax.lax.map(one, keys)
 
 
 def _cell_arguments(variant, values, f, phat, size) -> tuple[Array, Array, Array, Array, Array]:
@@ -218,42 +242,56 @@ def _distinct_for(variant, f, phat):
     return f, phat, np.arange(len(f))
 
 
-def _at_one_draw(variant, values, f, phat, size) -> _PairRisks:
-    """Posterior of F at a single value of the hyperparameters."""
+def _at_one_draw(keys, variant, values, f, phat, size, uniques) -> _PairRisks:
+    """Posterior of F at a single value of the hyperparameters; draws of tau_1 and tau_2.
+
+    `uniques` has the pair of each sample unique.
+    """
     f, phat, of_pair = _distinct_for(variant, f, phat)
     values = {name: value[0] for name, value in values.items()}
     arguments = _cell_arguments(variant, values, *map(jnp.asarray, (f, phat, size)))
-    summary = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
+    table = tabulate(*arguments)
+    summary = jax.tree.map(np.asarray, summary_of(table, LEVELS))
+    taus = _draw_taus(keys, table, jnp.asarray(of_pair[uniques]))
     return _PairRisks(
         summary.risk[None, of_pair],
         summary.p_unique[None, of_pair],
         summary.quantiles[:, of_pair],
         summary.mode[of_pair],
+        *map(np.asarray, taus),
     )
 
 
-def _averaged(variant, values, f, phat, size) -> _PairRisks:
-    """Posterior of F at each draw of the hyperparameters, and its mixture over the draws."""
+def _averaged(keys, variant, values, f, phat, size, uniques) -> _PairRisks:
+    """Posterior of F at each draw of the hyperparameters, and its mixture over the draws.
+
+    With each draw, one of tau_1 and tau_2; `uniques` has the pair of each sample unique.
+    """
     f, phat, of_pair = _distinct_for(variant, f, phat)
     arguments = variant, values, *map(jnp.asarray, (f, phat, size))
-    risk, p_unique = _risks_by_draw(*arguments)
+    risk, p_unique, *taus = _risks_by_draw(keys, jnp.asarray(of_pair[uniques]), *arguments)
     quantiles, mode = _quantiles_and_modes(*arguments)
-    return _PairRisks(risk[:, of_pair], p_unique[:, of_pair], quantiles[:, of_pair], mode[of_pair])
+    return _PairRisks(
+        risk[:, of_pair], p_unique[:, of_pair], quantiles[:, of_pair], mode[of_pair], *taus
+    )
 
 
-def _risks_by_draw(variant, values, f, phat, size):
-    """E(1 / F | f) and P(F = 1 | f), (draws, pairs) each."""
+def _risks_by_draw(keys, cell, variant, values, f, phat, size):
+    """E(1 / F | f) and P(F = 1 | f), (draws, pairs) each; draws of tau_1 and tau_2, (draws,)."""
 
-    def one(values):
-        summary = summarise(*_cell_arguments(variant, values, f, phat, size), LEVELS)
-        return summary.risk, summary.p_unique
+    def one(of_draw):
+        key, values = of_draw
+        table = tabulate(*_cell_arguments(variant, values, f, phat, size))
+        taus = (tau[0] for tau in _draw_taus(key[None], table, cell))
+        return table.risk, table.p_unique, *taus
 
     total = len(values["alpha"])
-    evaluate = jax.jit(lambda values: jax.lax.map(one, values))
+    evaluate = jax.jit(partial(jax.lax.map, one))
     parts = []
     for start in range(0, total, _BATCH_OF_DRAWS):
         chosen = np.minimum(np.arange(start, start + _BATCH_OF_DRAWS), total - 1)
-        batch = evaluate({name: jnp.asarray(value[chosen]) for name, value in values.items()})
+        of_batch = {name: jnp.asarray(value[chosen]) for name, value in values.items()}
+        batch = evaluate((keys[chosen], of_batch))
         kept = min(_BATCH_OF_DRAWS, total - start)
         parts.append([np.asarray(part)[:kept] for part in batch])
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
@@ -344,10 +382,8 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
     if model.variant == 1:
         phat, number = np.zeros(1), np.array([float(cells.num_cells)])
     else:
-        phat, number = _grouped(cells.phat)
-        empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
-        phat = np.concatenate([phat, empty[:, 0]])
-        number = np.concatenate([number, empty[:, 1] * (cells.num_cells - cells.f.size)])
+        of_both = _grouped(cells.phat), model.empty_cells(cells)
+        phat, number = (np.concatenate(parts) for parts in zip(*of_both, strict=True))
     last = _BINS[-1][1]
     pmf = np.exp(model.log_marginal(np.arange(last + 1.0)[:, None], phat, cells))
     each = pmf @ number

@@ -283,7 +283,8 @@ def household_risk(
     generator = numpy_generator(key_counts)
     shape = shape_of_draws(run.parameters(thin))
     sums = [
-        unit.sums(generator, cells, ties, shape) for unit, cells in zip(units, unseen, strict=False)
+        unit.sums(generator, cells, ties, shape, run.settings.superchain)
+        for unit, cells in zip(units, unseen, strict=False)
     ]
     blocks = laws.blocks(key_possible, thin, progress)
     of_rest = blocks if rest is laws else rest.blocks(key_possible, thin, False)
@@ -358,15 +359,21 @@ class _Unit(NamedTuple):
         return Block(log_p, np.zeros((len(log_p), 1)), *of_both)
 
     def sums(
-        self, generator, unseen: np.ndarray | None, ties: str, shape: tuple[int, int]
+        self,
+        generator,
+        unseen: np.ndarray | None,
+        ties: str,
+        shape: tuple[int, int],
+        superchain: int,
     ) -> RiskSums:
         """Make the sums to which blocks of so many (chains, draws) are added."""
         cells = self.table.tabulated
         posterior = None if unseen is None else OverdispersionPosterior(cells.counts, unseen)
         num_new = self.size - self.table.n
         return RiskSums(
-            cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape
-        )
+            cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape,
+            superchain=superchain,
+        )  # fmt: skip
 
     def risk(self, run: Any, thin: int, ties: str, figures: dict[str, Any]) -> PopulationRisk:
         """Risk of the units as that of records, from the draws of a run on households."""

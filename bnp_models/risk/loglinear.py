@@ -158,6 +158,13 @@ def fit_structure(cells: WeightedCells, structure: str, bounds: Bounds) -> LogLi
 def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
     """Check that `loglinear_risk` with two-way interactions would not list too many cells.
 
+    Parameters
+    ----------
+    cells
+        Cells with weights, from `weighted_cells`.
+    max_support
+        Largest number of cells that may be listed.
+
     Raises
     ------
     MicrodataError

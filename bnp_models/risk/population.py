@@ -354,7 +354,7 @@ def population_risk(
     sums = RiskSums(
         cells, evaluator.num_new, numpy_generator(key_counts), posterior, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
-        shape=shape_of_draws(evaluator.draws),
+        shape=shape_of_draws(evaluator.draws), superchain=law.settings.superchain,
     )  # fmt: skip
     done = 0
     for block in evaluator.cells(sums.asked, method, key_cells, progress):

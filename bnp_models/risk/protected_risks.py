@@ -16,10 +16,12 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
+from bnp_models.inference.convergence import errors_of_mean_draws
 from bnp_models.inference.run import RecordsRun, shape_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.evaluator import Evaluator, record_risks
+from bnp_models.risk.verdict import MARGIN, Limits, Verdict, figures_of_draws, judge
 
 REPEATS = 8
 """Number of draws of the population uniques for each draw of the parameters."""
@@ -61,6 +63,7 @@ class ProtectedRisks:
         )
         self.num_chains, _ = shape_of_draws(self._evaluator.draws)
         self.num_draws = math.prod(shape_of_draws(self._evaluator.draws))
+        self.superchain = self.run.settings.superchain
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
         # unique.
@@ -108,6 +111,19 @@ class ProtectedRisks:
         tau1 = np.sum(uniform < r1, axis=-1, dtype=float)
         # The repeats of a draw follow each other, as draws of a chain do.
         return tau1.T.reshape(self.num_chains, -1)
+
+    def upper_means(self, r1: np.ndarray) -> np.ndarray:
+        """Means (m,) of r_1 (draws, m), and the Monte Carlo errors that verdicts add to them."""
+        return r1.mean(axis=0) + MARGIN * self.errors(r1)
+
+    def errors(self, r1: np.ndarray) -> np.ndarray:
+        """Monte Carlo standard errors (m,) of the means of r_1 (draws, m)."""
+        return errors_of_mean_draws(r1, self.num_chains, self.superchain)
+
+    def judge(self, r1: np.ndarray, rows: np.ndarray, limits: Limits) -> Verdict:
+        """Verdict on records with the risks r_1 (draws, m)."""
+        tau1 = figures_of_draws(self.draw_tau1(r1, rows), self.superchain)
+        return judge(tau1, r1.mean(axis=0), limits, r1_error=self.errors(r1))
 
     def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""

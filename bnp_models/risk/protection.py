@@ -69,11 +69,15 @@ class FileRisk:
     """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
     r1: np.ndarray
     """(n,) probability of each record to be unique in the population."""
+    r1_error: np.ndarray
+    """(n,) Monte Carlo standard error of each `r1`."""
     sharing: np.ndarray
     """(n,) number of records of the sample that have the remaining values of each record, itself
     included."""
     loss: float
     """Information that was lost, in bits a record."""
+    superchain: int = 1
+    """Number of consecutive chains that started at the same point."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -97,7 +101,8 @@ class FileRisk:
 
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
-        return judge(figures_of_draws(self.tau1), self.r1, limits, usable, why)
+        tau1 = figures_of_draws(self.tau1, self.superchain)
+        return judge(tau1, self.r1, limits, usable, why, r1_error=self.r1_error)
 
 
 @displayed
@@ -436,29 +441,30 @@ def _next_step(
 ) -> tuple[Recoded, list[Step]] | None:
     """Step with the least loss of information for its reduction of risk; None if none is left."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
-    r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
-    order = np.argsort(-r1)
-    carried = np.cumsum(r1[order])
+    r1 = scan.of_rows(recoded.coarsening, rows)[0]
+    order = np.argsort(-r1.mean(axis=0))
+    carried = np.cumsum(r1.mean(axis=0)[order])
     count = int(np.searchsorted(carried, (1 - _LEFT_OUT) * carried[-1])) + 1 if len(rows) else 0
     rows = np.sort(rows[order[:count]])
-    now = _above(r1, limits)
+    now = _above(scan, r1, limits)
 
     def gains():
         for j, merges, candidate in recoded.steps(ordered):
             alone = rows[scan.uniques(candidate.coarsening, rows)]
             if scan.listable(candidate.coarsening, alone):
-                left = _above(scan.of_rows(candidate.coarsening, alone)[0].mean(axis=0), limits)
+                left = _above(scan, scan.of_rows(candidate.coarsening, alone)[0], limits)
                 if now - left > _LEFT_OUT * now:
                     yield now - left, j, merges, candidate
 
     return cheapest(recoded, weight, gains())
 
 
-def _above(r1: np.ndarray, limits: Limits) -> float:
-    """Risk that recodings must reduce: tau_1, or the excess of records over their own limit."""
+def _above(scan: ProtectedRisks, r1: np.ndarray, limits: Limits) -> float:
+    """Risk that recodings must reduce, of r_1 (draws, m): tau_1, or the excess of records over
+    their own limit."""
     if limits.max_tau1 is not None:
-        return float(r1.sum())
-    return float(np.maximum(r1 - limits.max_risk, 0).sum())
+        return float(r1.mean(axis=0).sum())
+    return float(np.maximum(scan.upper_means(r1) - limits.max_risk, 0).sum())
 
 
 def _file_risk(
@@ -466,7 +472,7 @@ def _file_risk(
 ) -> FileRisk:
     """Risk of a file after a coarsening and suppressions (n, J')."""
     n = len(suppressed)
-    sharing, mean = np.full(n, n), np.zeros(n)
+    sharing, mean, error = np.full(n, n), np.zeros(n), np.zeros(n)
     columns, rows, tau2 = [], [], np.zeros(risks.num_draws)
     for pattern, where in patterns(suppressed):
         if pattern.all():
@@ -476,10 +482,10 @@ def _file_risk(
         alone = where[sharing[where] == 1]
         r1, _ = risks.of_rows(key, alone)
         tau2 += np.sum(1 / (1 + risks.draw_joining(key, alone)), axis=1)
-        mean[alone] = r1.mean(axis=0)
+        mean[alone], error[alone] = r1.mean(axis=0), risks.errors(r1)
         columns.append(r1)
         rows.append(alone)
     none = np.zeros((risks.num_draws, 0))
     r1 = np.concatenate([none, *columns], axis=1)
     tau1 = risks.draw_tau1(r1, np.concatenate([np.zeros(0, int), *rows]))
-    return FileRisk(tau1, tau2, mean, sharing, loss)
+    return FileRisk(tau1, tau2, mean, error, sharing, loss, risks.superchain)

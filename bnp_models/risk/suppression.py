@@ -16,7 +16,7 @@ from bnp_models.data.recoding import Recoding
 from bnp_models.risk.anonymity import Anonymity, rows_of
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.rare_combinations import minimal_rare
-from bnp_models.risk.verdict import Limits, figures_of_draws, judge
+from bnp_models.risk.verdict import Limits
 
 # Records with a smaller risk than this get no suppression.
 _NO_RISK = 1e-4
@@ -122,7 +122,8 @@ class _Search:
             candidates = np.flatnonzero(open_ & np.isfinite(self.worth))
             if not candidates.size:
                 return False
-            forced = mean > (np.inf if limits.max_risk is None else limits.max_risk)
+            most_risk = np.inf if limits.max_risk is None else limits.max_risk
+            forced = self.risks.upper_means(self.r1) > most_risk
             # Records above the limit come first, and separately: each may need several
             # suppressions.
             if forced[candidates].any():
@@ -138,8 +139,7 @@ class _Search:
 
     def meets(self, r1: np.ndarray, limits: Limits) -> bool:
         """Whether these risks (draws, m) meet the limits."""
-        tau1 = figures_of_draws(self.risks.draw_tau1(r1, self.rows))
-        return judge(tau1, r1.mean(axis=0), limits).release is True
+        return self.risks.judge(r1, self.rows, limits).release is True
 
     def _enough(self, order: np.ndarray, limits: Limits) -> int:
         """Number of the best next values, in this order, that meet the limits; all if none does."""

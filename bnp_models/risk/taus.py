@@ -78,6 +78,8 @@ class RiskSums:
         (m,) rows of the incomplete records, where values are missing at random.
     shape
         (chains, draws) of the draws that are added.
+    superchain
+        Number of consecutive chains that started at the same point.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class RiskSums:
         incomplete: np.ndarray | None = None,
         *,
         shape: tuple[int, int],
+        superchain: int = 1,
     ):
         self.cells, self.num_new, self.generator = cells, num_new, generator
         self.posterior, self.on = posterior, on
@@ -105,8 +108,8 @@ class RiskSums:
         self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
-        self.shape, self.batches = shape, batches_of(*shape)
-        self.r1_of_batches = np.zeros((2 * shape[0], len(self.rows)))
+        self.shape, self.batches = shape, batches_of(*shape, superchain)
+        self.r1_of_batches = np.zeros((2 * shape[0] // superchain, len(self.rows)))
         self.done = 0
         self.r1 = np.zeros(len(self.rows))
         self.r2 = np.zeros(len(self.rows) + len(self.shared))

@@ -144,6 +144,13 @@ def find_head(
     usual name, or not one label of the head. A table of roles (:func:`~bnp_models.io.read_roles`)
     says more names.
 
+    Parameters
+    ----------
+    schema
+        Variables and levels of households, or of their persons.
+    roles
+        Further names of relationships.
+
     Examples
     --------
     >>> bnp.rules.find_head(households.schema)

@@ -487,6 +487,13 @@ class Subject(NamedTuple):
 def exactly(count: int, who: PersonPredicate = ANYONE) -> Rule:
     """Make the rule: so many persons are ``who``, neither more nor less.
 
+    Parameters
+    ----------
+    count
+        Number of persons.
+    who
+        Which persons are counted, such as ``person(relate="Child")``. Default: all.
+
     Examples
     --------
     >>> print(bnp.rules.exactly(1, bnp.rules.person(relate="Householder")))
@@ -497,6 +504,13 @@ def exactly(count: int, who: PersonPredicate = ANYONE) -> Rule:
 
 def at_most(count: int, who: PersonPredicate = ANYONE) -> Rule:
     """Make the rule: so many persons or fewer are ``who``.
+
+    Parameters
+    ----------
+    count
+        Largest number of persons.
+    who
+        Which persons are counted. Default: all.
 
     Examples
     --------
@@ -509,6 +523,13 @@ def at_most(count: int, who: PersonPredicate = ANYONE) -> Rule:
 def at_least(count: int, who: PersonPredicate = ANYONE) -> Rule:
     """Make the rule: so many persons or more are ``who``.
 
+    Parameters
+    ----------
+    count
+        Smallest number of persons.
+    who
+        Which persons are counted. Default: all.
+
     Examples
     --------
     >>> print(bnp.rules.at_least(1, bnp.rules.aged(15)))
@@ -519,6 +540,11 @@ def at_least(count: int, who: PersonPredicate = ANYONE) -> Rule:
 
 def each(who: PersonPredicate = ANYONE) -> Subject:
     """Start a rule about every person described: ``each(child).is_younger_than(head, 7)``.
+
+    Parameters
+    ----------
+    who
+        Persons about whom the rule is. Default: all.
 
     Examples
     --------

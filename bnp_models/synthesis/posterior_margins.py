@@ -1,7 +1,9 @@
 """Posterior margins: the probability of every level under each draw."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import jax
 import numpy as np
@@ -9,6 +11,8 @@ import pandas as pd
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.bins import level_counts
+from bnp_models.data.cells import joint_codes
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.households import persons_of
 from bnp_models.data.identifying import SMALLEST_SHOWN
@@ -22,9 +26,9 @@ from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import KnowsMargins, MakesHouseholds
 from bnp_models.synthesis.synthesize import simulate_samples
 
-# Samples that are simulated from each chain where exact margins would take too long; folded into
-# the key that a run set aside.
-_SIMULATED, _MARGINS = 50, 0x4D415247
+# Samples that are simulated from each chain, and their largest number of records; number of pairs
+# of levels that are judged; folded into the key that a run set aside.
+_SIMULATED, _MOST_ROWS, _MOST_PAIRS, _MARGINS = 100, 10_000, 500, 0x4D415247
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +54,16 @@ class Margins:
     """Part of a margin that files take from the draws. If it is below one, they take the rest from
     the sample, and only the margins are judged: the log-likelihood may differ between chains
     without consequence for the tables to which the files are calibrated."""
+    pairs: "Margins | None" = None
+    """Two-way margins, if files take a part of them from the draws."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities of the run by which convergence is judged, and the worst margins."""
         if self.share == 1:
             return monitored(run) | worst_margins(self)
         others = {name: x for name, x in monitored(run).items() if name not in BEHIND}
-        return others | {f"{name} in the files": x for name, x in worst_margins(self).items()}
+        worst = worst_margins(self) | ({} if self.pairs is None else worst_margins(self.pairs))
+        return others | {f"{name} in the files": x for name, x in worst.items()}
 
     def warnings(self) -> list[str]:
         """Sentences about the evaluation itself; there are none because it is exact."""
@@ -140,8 +147,9 @@ def level_margins(run: Run, max_draws: int = 200, share: float = 1.0) -> Margins
 def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
     """Evaluate the margins by which files are judged that take a share of them from the draws.
 
-    If exact margins would take too long, those of calibrated files are margins of samples that are
-    simulated from the draws.
+    Calibrated files take this share of the two-way margins too, of which those of samples that are
+    simulated from the draws are judged. If exact one-way margins would take too long, those of the
+    simulated samples are judged as well.
 
     Parameters
     ----------
@@ -149,21 +157,79 @@ def margins_of_files(run: Run, share: float = 1.0) -> Margins | None:
         As for `level_margins`.
     """
     found = level_margins(run, share=share)
-    if found is not None or share == 1 or not is_of_records(run):
+    if share == 1 or not is_of_records(run):
         return found
-    schema, settings = run.table.schema, run.settings
-    each = min(_SIMULATED, settings.num_arrays)
+    settings, law = run.settings, population_law(run)
+    table = law.table.tabulated
+    pairs = _largest_pairs(table)
+    levels = {(j,): np.arange(size) for j, size in enumerate(table.schema.num_levels)}
+    each, rows = min(_SIMULATED, settings.num_arrays), min(table.n, _MOST_ROWS)
     key = jax.random.fold_in(run.key, _MARGINS)
-    draws = [
-        np.concatenate([
-            np.bincount(made.codes[:, j], made.counts, number) / made.n
-            for j, number in enumerate(schema.num_levels)
-        ])
-        for made in simulate_samples(population_law(run), settings.num_chains * each, key)
-    ]  # fmt: skip
-    names = _names(schema.variables, schema.levels, _rare_levels(run.table))
-    values = np.reshape(draws, (settings.num_chains, each, -1))
-    return Margins(tuple(names), values, max(1, settings.num_arrays // each), share)
+    simulated = simulate_samples(law, settings.num_chains * each, key, rows)
+    shares = np.stack([_shares(made, levels | pairs) for made in simulated])
+    values = shares.reshape(settings.num_chains, each, -1)
+    thin, rare = max(1, settings.num_arrays // each), _rare_levels(table)
+    names = _names(table.schema.variables, table.schema.levels, rare)
+    if found is None:
+        found = Margins(tuple(names), values[..., : len(names)], thin, share)
+    of_pairs = tuple(_pair_names(table, pairs, rare))
+    return replace(found, pairs=Margins(of_pairs, values[..., len(names) :], thin, share))
+
+
+def _largest_pairs(table: ContingencyTable) -> dict[tuple[int, ...], np.ndarray]:
+    """Joint codes of the pairs of levels that most records have, by positions of variables."""
+    found = {}
+    for pair in combinations(range(len(table.schema.variables)), 2):
+        joint, counts = _joint(table, pair)
+        codes, of_row = np.unique(joint, return_inverse=True)
+        found[pair] = codes, np.bincount(of_row, counts, len(codes))
+    every = np.concatenate([np.zeros(0), *(counts for _, counts in found.values())])
+    chosen = np.zeros(len(every), bool)
+    chosen[np.argsort(-every, kind="stable")[:_MOST_PAIRS]] = True
+    ends = np.cumsum([len(codes) for codes, _ in found.values()])[:-1]
+    parts = zip(found.items(), np.split(chosen, ends), strict=False)
+    return {pair: codes[some] for (pair, (codes, _)), some in parts if some.any()}
+
+
+def _joint(table: ContingencyTable, of: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Joint codes of variables, and numbers of records, of the cells without missing values."""
+    columns = table.codes[:, of]
+    known = (columns >= 0).all(axis=1)
+    sizes = [table.schema.num_levels[j] for j in of]
+    return joint_codes(list(columns[known].T), sizes), table.counts[known]
+
+
+def _numbers(table: ContingencyTable, of: tuple[int, ...], wanted: np.ndarray) -> np.ndarray:
+    """Number of records with each of the wanted joint codes of variables, which ascend."""
+    codes, counts = _joint(table, of)
+    place = np.minimum(np.searchsorted(wanted, codes), len(wanted) - 1)
+    have = wanted[place] == codes
+    return np.bincount(place[have], counts[have], len(wanted))
+
+
+def _shares(table: ContingencyTable, wanted: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
+    """Shares of the records with the wanted joint codes of variables, in one array."""
+    return np.concatenate([_numbers(table, *one) for one in wanted.items()]) / table.n
+
+
+def _pair_names(
+    table: ContingencyTable,
+    pairs: Mapping[tuple[int, ...], np.ndarray],
+    rare: set[tuple[str, Label]],
+) -> Iterator[str]:
+    """Name of each pair of levels, by numbers of levels if few records have it."""
+    schema = table.schema
+    for of, codes in pairs.items():
+        names = [schema.variables[j] for j in of]
+        for code, count in zip(codes, _numbers(table, of, codes), strict=True):
+            both = divmod(int(code), schema.num_levels[of[1]])
+            labels = [schema.levels[j][k] for j, k in zip(of, both, strict=True)]
+            named = set(zip(names, labels, strict=True))
+            few = 0 < count < SMALLEST_SHOWN or not rare.isdisjoint(named)
+            yield "margin " + " and ".join(
+                f"{name}, level {k + 1}" if few else f"{name}={label}"
+                for name, k, label in zip(names, both, labels, strict=True)
+            )
 
 
 def _rare_levels(table: Records) -> set[tuple[str, Label]]:

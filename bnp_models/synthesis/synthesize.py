@@ -270,21 +270,24 @@ def _balanced(
     return files
 
 
-def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[ContingencyTable]:
+def simulate_samples(
+    run: Run, number: int, key: jax.Array, num_rows: int | None = None
+) -> Iterator[ContingencyTable]:
     """Simulate samples like that of a run, one for each of `number` well-separated draws.
 
     Yields
     ------
     table
-        Cells of a simulated sample with the same number of records, or with households of the same
-        sizes.
+        Cells of a simulated sample with `num_rows` records, by default as many as the sample has,
+        or with households of the same sizes.
     """
     if is_of_households(run):
         return (made.persons.tabulated for made in simulate_households(run, number, key))
     assert is_of_records(run)
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
-    simulated = _simulate_records(run, number, run.table.n, key, run.feasible_sets)
+    num_rows = run.table.n if num_rows is None else num_rows
+    simulated = _simulate_records(run, number, num_rows, key, run.feasible_sets)
     return (_tabulated(run, batches) for batches in simulated)
 
 

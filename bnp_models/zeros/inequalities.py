@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bnp_models.data.label_numbers import Interval, read_range, require_numbers, unit_of
 from bnp_models.data.messages import quoted
-from bnp_models.data.schema import MicrodataError, Schema, text_of
+from bnp_models.data.schema import MicrodataError, Schema
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,18 +100,6 @@ def _of_all_and_of_some(
     far = compare(np.array(highs[0])[:, None], np.array(lows[1]))
     near = compare(np.array(lows[0])[:, None], np.array(highs[1]))
     return (far, near) if sign in ("<", "<=") else (near, far)
-
-
-def compared_variables(frame: pd.DataFrame, schema: Schema) -> set[str]:
-    """Names of the variables that inequalities of a frame of conditions compare."""
-    found = set()
-    for name in map(str, frame.columns):
-        if name in schema.variables:
-            labels = set(map(text_of, schema.levels[schema.variables.index(name)]))
-            for value in set(map(str, frame[name].dropna())) - labels:
-                if said := _said(value, schema):
-                    found |= {name, said[1]}
-    return found
 
 
 def _said(text: str, schema: Schema) -> tuple[str, str] | None:

@@ -296,6 +296,13 @@ def with_level(table: Records, where: np.ndarray, j: int, label: str) -> Records
 def empty_as_level(table: Records, settled: Sequence[Settled]) -> Records:
     """Records in which the empty values that others settle are the level "not applicable".
 
+    Parameters
+    ----------
+    table
+        Coded records, or a table of their counts.
+    settled
+        Result of `find_settled`: which values of other variables settle that one is empty.
+
     Examples
     --------
     >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
@@ -316,6 +323,11 @@ def empty_as_level(table: Records, settled: Sequence[Settled]) -> Records:
 def keep_empty(table: Records) -> Records:
     """Records in which all empty values are the level "(empty)" of their variables.
 
+    Parameters
+    ----------
+    table
+        Coded records, or a table of their counts.
+
     Examples
     --------
     >>> asked = pd.DataFrame({"age": ["child", "adult"] * 40, "job": [None, "clerk"] * 40})
@@ -335,7 +347,13 @@ def not_applicable_zeros(
 
     The level is the only possible one where another variable settles it. If no other records of the
     sample have the level, it is impossible for all others. None if nothing settles the level.
-    `named` is as of `find_settled`.
+
+    Parameters
+    ----------
+    table
+        Result of `empty_as_level`.
+    named
+        Pairs of variables, as in `find_settled`.
 
     Examples
     --------

@@ -26,7 +26,9 @@ _FREE = np.array([-1])
 _MOST_COMBINATIONS = 10**6
 
 
-def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+def read_statements(
+    frame: pd.DataFrame, schema: Schema
+) -> tuple[np.ndarray, np.ndarray, frozenset[str]]:
     """Read a frame of conditions.
 
     Parameters
@@ -42,6 +44,8 @@ def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np
         One impossible combination a row: level codes, -1 where a variable is free.
     rows : (M,) int array
         The row of the frame that each comes from, ascending.
+    compared : set of str
+        Variables that inequalities compare.
 
     Raises
     ------
@@ -75,7 +79,9 @@ def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np
     if compared:
         conditions, several, rows = _with_pairs(conditions, several, compared)
     found, origin = _expanded(conditions, several, rows)
-    return found, rows[origin]
+    pairs = [(one.variable, one.other) for of_row in compared.values() for one in of_row]
+    names_compared = frozenset(schema.variables[j] for pair in pairs for j in pair)
+    return found, rows[origin], names_compared
 
 
 def _with_pairs(

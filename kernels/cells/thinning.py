@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.bisection import bisect
 from bnp_models.kernels.numerics.gamma_ratios import (
@@ -143,13 +143,60 @@ def summarise(
     The relative error of expectations is 1e-9. A quantile is exact unless the distribution function
     is within 1e-7 of its level.
     """
+    return summary_of(tabulate(f, alpha, a, b, log_x), levels)
+
+
+@jax.named_scope("summary_of")
+def summary_of(table: "CountTable", levels: tuple[float, ...]) -> CountSummary:
+    """Summary of F as `summarise` gives it, from its distribution function."""
+    quantiles = _quantiles(table, levels)
+    return CountSummary(table.risk, table.p_unique, table.mode, quantiles, table.log_total)
+
+
+@jax.named_scope("tabulate")
+def tabulate(
+    f: Float[Array, " cells"],
+    alpha: Float[Array, " cells"],
+    a: Float[Array, " cells"],
+    b: Float[Array, " cells"],
+    log_x: Float[Array, " cells"],
+) -> "CountTable":
+    """Distribution function of F given f, cell by cell, in float64.
+
+    Parameters
+    ----------
+    f, alpha, a, b, log_x
+        As in `summarise`.
+    """
     law = _Law(alpha + f, b, a + b + f, a, alpha, log_x)
     # Without these stages, the compiler would compute all terms again for each sum that uses them.
     first, tail, mode, scale = _terms(law)
     risk, total, cumulative, beyond = _sums(f, first, tail)
-    quantiles = _quantiles(total, cumulative, beyond, tail, levels)
     p_unique = jnp.where(f == 1, first[0] / total, 0)
-    return CountSummary(risk, p_unique, f + mode, f + quantiles, jnp.log(total) + scale)
+    log_total = jnp.log(total) + scale
+    return CountTable(f, risk, p_unique, f + mode, log_total, total, cumulative, beyond, tail)
+
+
+@jax.named_scope("draw_counts")
+def draw_counts(
+    key: Key[Array, ""], table: "CountTable", cell: Int[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """Draw F from its posterior, independently for each entry of `cell`.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    table
+        Result of `tabulate`.
+    cell
+        Column of the table for each draw.
+
+    Notes
+    -----
+    A draw is the quantile at a level that is uniform on (0, 1).
+    """
+    return table.quantile(jax.random.uniform(key, cell.shape, table.total.dtype), cell)
 
 
 @jax.jit
@@ -175,15 +222,10 @@ def _sums(f, first, tail):
 
 
 @partial(jax.jit, static_argnames="levels")
-def _quantiles(total, cumulative, beyond, tail, levels):
-    """Quantiles of j, among the first terms or beyond them."""
-
-    def quantile(level):
-        target = level * total
-        among_first = jnp.sum(cumulative < target, axis=0).astype(total.dtype)
-        return jnp.where(cumulative[-1] >= target, among_first, tail.invert(beyond, target))
-
-    return jnp.stack([quantile(level) for level in levels])
+def _quantiles(table, levels):
+    """Quantiles of F in all cells, (levels, cells)."""
+    levels = jnp.asarray(levels, table.total.dtype)[:, None]
+    return table.quantile(levels, jnp.arange(table.total.size))
 
 
 @jax.named_scope("benedetti_franconi")
@@ -298,16 +340,15 @@ class _Tail(NamedTuple):
         # The midpoint rule's first correction turns the integral into the sum.
         return before + self.spacing * (so_far - so_far[0]) - self.slope / 24
 
-    def invert(self, cumulative, target):
-        """Least integer j up to which the sum is at least `target`, by cubic interpolation."""
-        number = cumulative.shape[0]
-        k = jnp.clip(jnp.sum(cumulative < target, axis=0) - 1, 0, number - 2)
+    def invert(self, cumulative, target, cell):
+        """Least integer j up to which the sum is at least `target`, by cubic interpolation.
 
-        def at(values, k):
-            return jnp.take_along_axis(values, k[None], axis=0)[0]
-
-        low, high = at(cumulative, k), at(cumulative, k + 1)
-        out, into = at(self.rate, k + 2) * self.spacing, at(self.rate, k + 3) * self.spacing
+        `cell` has the column of each target.
+        """
+        k = jnp.clip(_number_below(cumulative, target, cell) - 1, 0, cumulative.shape[0] - 2)
+        low, high = cumulative[k, cell], cumulative[k + 1, cell]
+        spacing = self.spacing[cell]
+        out, into = self.rate[k + 2, cell] * spacing, self.rate[k + 3, cell] * spacing
 
         def falls_short(s):
             t = 1 - s
@@ -316,7 +357,55 @@ class _Tail(NamedTuple):
 
         left, right = bisect(falls_short, jnp.zeros_like(low), jnp.ones_like(low), 40)
         s = (left + right) / 2
-        return jnp.ceil(at(self.j, k + 2) * jnp.exp(s * self.spacing) - 0.5)
+        return jnp.ceil(self.j[k + 2, cell] * jnp.exp(s * spacing) - 0.5)
+
+
+class CountTable(NamedTuple):
+    """Posterior of F, cell by cell: summary figures, and the sums that quantiles are found from."""
+
+    f: Float[Array, " cells"]
+    """Number of sampled units."""
+    risk: Float[Array, " cells"]
+    """E(1 / F | f)."""
+    p_unique: Float[Array, " cells"]
+    """P(F = 1 | f)."""
+    mode: Float[Array, " cells"]
+    """The most probable F."""
+    log_total: Float[Array, " cells"]
+    """Logarithm of 1 / P(F = f | f)."""
+    total: Float[Array, " cells"]
+    """Sum of all terms."""
+    cumulative: Float[Array, "first cells"]
+    """Cumulative sums of the first terms."""
+    beyond: Float[Array, "inner cells"]
+    """Cumulative sums at the nodes of the tail."""
+    tail: _Tail
+    """Terms beyond the first."""
+
+    def quantile(self, level: Float[Array, "..."], cell: Int[Array, "..."]) -> Float[Array, "..."]:
+        """Least F whose distribution function reaches a level.
+
+        `cell` has the columns of the table; it broadcasts with `level`.
+        """
+        level, cell = jnp.broadcast_arrays(level, cell)
+        target = level * self.total[cell]
+        among_first = _number_below(self.cumulative, target, cell).astype(target.dtype)
+        beyond_first = self.tail.invert(self.beyond, target, cell)
+        in_first = self.cumulative[-1, cell] >= target
+        return self.f[cell] + jnp.where(in_first, among_first, beyond_first)
+
+
+def _number_below(
+    increasing: Float[Array, "rows cells"], target: Float[Array, "..."], cell: Int[Array, "..."]
+) -> Int[Array, "..."]:
+    """Number of values below the target in the column of each cell, by bisection."""
+    rows = increasing.shape[0]
+    number = jnp.zeros(target.shape, int)
+    for power in reversed(range(rows.bit_length())):
+        probe = number + 2**power
+        below = increasing[jnp.minimum(probe, rows) - 1, cell] < target
+        number = jnp.where((probe <= rows) & below, probe, number)
+    return number
 
 
 def _tail(law, log_start, peak, scale):

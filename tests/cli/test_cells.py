@@ -52,14 +52,17 @@ def test_outputs(done, sample):
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "non_empty_cells",
         "sample_uniques", "seed", "version", "device", "hyperparameters", "tau1",
-        "tau1_conditional", "tau2", "baselines", "log_likelihood", "fit", "diagnostics",
-        "warnings", "seconds", "sweeps_per_second",
+        "tau1_conditional", "tau2", "tau2_conditional", "baselines", "log_likelihood", "fit",
+        "diagnostics", "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["cells"]) == ("polettini-stander-2", 150, 400)
     assert risk["variables"] == VARIABLES
     assert risk["hyperparameters"] == {"method": "fixed", "alpha": 0.2, "a": 20.0, "gamma": 0.9}
-    for name in ("tau1", "tau1_conditional", "tau2"):
+    for name in ("tau1", "tau1_conditional", "tau2", "tau2_conditional"):
         assert list(risk[name]) == FIGURES
+    for name in ("tau1", "tau2"):
+        assert risk[name]["mean"] == risk[f"{name}_conditional"]["mean"]
+        assert risk[name]["q025"] < risk[name]["mean"] < risk[name]["q975"]
     cells = pd.read_csv(done / "cells.csv", dtype={name: str for name in VARIABLES})
     baselines = [row["name"] for row in risk["baselines"]]
     assert baselines == list(NAMES)
@@ -90,7 +93,8 @@ def test_draws_and_report(done):
     posterior = data["posterior"]
     assert dict(posterior.sizes) == {"chain": 2, "draw": 50}
     assert set(posterior.data_vars) == {
-        "alpha", "a", "gamma", "tau1", "tau1_conditional", "tau2", "log_likelihood",
+        "alpha", "a", "gamma", "tau1", "tau1_conditional", "tau2", "tau2_conditional",
+        "log_likelihood",
     }  # fmt: skip
     assert "sample_stats" in data
     assert abs(float(posterior["tau1"].mean()) - risk["tau1"]["mean"]) < risk["tau1"]["sd"]
@@ -152,12 +156,36 @@ def test_the_default_is_estimated(estimated, sample, tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "fit_empirical_bayes", fit)
     out = tmp_path / "out"
     assert main(arguments(sample, out, "--warmup", "60")) == 0
+    assert "of its stratum, defined by sex" in (out / "report.html").read_text()
     risk = json.loads((out / "risk.json").read_text())
+    assert not any("of the empty cells are not known" in text for text in risk["warnings"])
     method = "empirical-bayes" if estimated else "full-bayes"
     assert risk["hyperparameters"]["method"] == method
     noted = "empirical Bayes: no estimate; full Bayes was used instead"
     assert (noted in risk["warnings"]) == (not estimated)
     assert (noted[1:] in (out / "report.html").read_text()) == (not estimated)
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ([], True),
+        (["--alpha", "0.3"], False),
+        (["--empty-phat", "0.02:1"], False),
+        (["--model", "polettini-stander-1"], False),
+    ],
+)
+def test_strata_that_are_not_among_the_variables(more, warned, sample, tmp_path, monkeypatch):
+    """Without sex, no variables explain the weights, on which estimates of model 2 depend."""
+    monkeypatch.setattr(
+        cells, "fit_empirical_bayes", lambda model, _: SimpleNamespace(model=model, seconds={})
+    )
+    out = tmp_path / "out"
+    assert main(arguments(sample, out, "--variables", "age,race,education", *more)) == 0
+    risk = json.loads((out / "risk.json").read_text())
+    found = [text for text in risk["warnings"] if "of the empty cells are not known" in text]
+    assert len(found) == warned
+    assert "of its stratum" not in (out / "report.html").read_text()
 
 
 GOOD = "x,y,w\n1,2,30\n1,2,40\n3,4,30\n"
@@ -181,6 +209,16 @@ BAD = {
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
+    "estimated": (
+        GOOD, ["--alpha", "1", "--hyperparameters", "empirical-bayes"], ["--alpha", "is estimated"],
+    ),
+    "warmup": (GOOD, ["--hyperparameters", "fixed", "--warmup", "9"], ["--warmup", "full-bayes"]),
+    "thin": (GOOD, ["--alpha", "1", "--thin", "2"], ["--thin", "full-bayes"]),
+    "ties": (GOOD, ["--ties", "off"], ["--ties", "a model of cells"]),
+    "checkpoints": (GOOD, ["--checkpoint-seconds", "1"], ["--checkpoint-seconds", "of cells"]),
+    "method of others": (
+        GOOD, ["--model", "hdp", "--hyperparameters", "fixed"], ["--hyperparameters", "only with"],
+    ),
     "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 or"]),
     "gamma of hdp": (GOOD, ["--model", "hdp", "--gamma", "1"], ["--gamma", "polettini-stander-2"]),
 }  # fmt: skip

@@ -131,8 +131,10 @@ def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
     out.mkdir()
     for name in ("records.csv", "cells.csv"):
         (out / name).write_text("those of an earlier call")
-    assert main(risk_arguments(files, out, "--no-records")) == 0
-    assert "records.csv" not in capsys.readouterr().out
+    assert main(risk_arguments(files, out, "--no-records", "--bom")) == 0
+    said = capsys.readouterr()
+    assert "records.csv" not in said.out
+    assert "--bom: without effect, because --no-records leaves out the tables" in said.err
     assert sorted(path.name for path in out.iterdir()) == [
         name for name in OUTPUTS if name != "records.csv"
     ]

@@ -9,6 +9,7 @@ from bnp_models.cli.commands import ACTIONS, COMMANDS
 from bnp_models.cli.main import main
 from bnp_models.cli.options import options_of, parse, read, values_of
 from bnp_models.cli.parser import make_parser
+from bnp_models.cli.parts import UNTIL_RHAT, Chains
 
 WORDS = {
     "risk": ["s.csv", "--population-size", "9", "--keys", "a,b", "--bins", "a=2",
@@ -24,6 +25,17 @@ WORDS = {
 def command_of(name):
     parsed = parse(make_parser(), [name, *WORDS[name], "--out", "o"])
     return read(parsed.command, parsed.values)
+
+
+def test_minutes_of_chains():
+    """Ten until chains agree, an hour if a limit of R-hat is given, or those that are given."""
+    for given, found in (
+        ({}, (UNTIL_RHAT, 10)), ({"max_minutes": 3.0}, (UNTIL_RHAT, 3)),
+        ({"until_rhat": 1.2}, (1.2, 60)), ({"until_rhat": 1.2, "max_minutes": 3.0}, (1.2, 3)),
+        ({"draws": 50}, (None, None)), ({"draws": 50, "until_rhat": 1.2}, (1.2, 60)),
+    ):  # fmt: skip
+        settled = Chains(**given).settled()
+        assert (settled.until_rhat, settled.max_minutes) == found
 
 
 @pytest.mark.parametrize("name", WORDS)

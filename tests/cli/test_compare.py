@@ -9,7 +9,9 @@ from commands import one_line
 from pages import check_well_formed, words_of
 
 import bnp_models as bnp
+from bnp_models.cli import compare
 from bnp_models.cli.main import main
+from bnp_models.cli.parts import Data
 from bnp_models.inference import driver
 
 SHORT = ["--chains", "2", "--warmup", "30", "--draws", "20"]
@@ -103,6 +105,7 @@ def test_a_comparison_goes_on_with_more_minutes(csv, tmp_path, capsys, monkeypat
         (["--folds", "6"], ["--folds 6", "--parts 5"]),
         (["--parts", "5000"], ["--parts 5000"]),
         (["--population-size", "10"], ["population"]),
+        (["--models", "nplcm", "--settles", "age=sex"], ["--settles: none of the models takes"]),
     ],
 )
 def test_bad_comparisons_are_refused(more, parts, csv, tmp_path, capsys):
@@ -110,6 +113,16 @@ def test_bad_comparisons_are_refused(more, parts, csv, tmp_path, capsys):
     message = one_line(capsys)
     assert all(part in message for part in parts), message
     assert not (tmp_path / "out").exists()
+
+
+def test_models_without_the_structural_zeros_are_told_of(csv, caplog):
+    models = {"nplcm": bnp.NPLCM(), "tnplcm": bnp.TNPLCM()}
+    compare._check_zeros(Data(sample=csv), models)
+    assert not caplog.text
+    compare._check_zeros(Data(sample=csv, settles=(("age", "sex"),)), models)
+    assert "--settles: models that take no structural zeros are fitted without them: nplcm" in (
+        caplog.text
+    )
 
 
 @pytest.mark.long

@@ -90,6 +90,9 @@ def test_no_synthetic_record_breaks_an_inequality(workers, capsys):
                "--components", "5", *SHORT]  # fmt: skip
     assert main([*command, "--bins", "age=3"]) == 2
     assert "--bins: the conditions compare the numbers of 'age'" in capsys.readouterr().err
+    # In so wide a bin the inequality holds of no level as a whole, and excludes nothing.
+    assert main([*command, "--bins", "years=2"]) == 2
+    assert "--bins: the conditions compare the numbers of 'years'" in capsys.readouterr().err
     assert not out.exists()
     assert main(command) == 0
     for m in (1, 2):

@@ -278,6 +278,9 @@ def test_households(tmp_path, capsys):
     (tmp_path / "roles.csv").write_text("role,label\nhead,head\nelf,child\n")
     assert main(["evaluate", *files, *options, "--roles", str(tmp_path / "roles.csv")]) == 2
     assert "roles.csv, row 1 (line 3), column 'role': unknown role 'elf'" in one_line(capsys)
+    unused = ["--household", "hid", "--roles", str(tmp_path / "roles.csv"), "--out", str(out)]
+    assert main(["evaluate", *files, *unused]) == 2
+    assert "--roles: is used only with --rules, --quantities or --posterior" in one_line(capsys)
     assert main(["evaluate", *files, *options, "--rules", str(tmp_path / "rules.py")]) == 0
     assert "do not release s_2.csv: 1 household breaks a rule" in capsys.readouterr().out
     found = json.loads((out / "evaluation.json").read_text())

@@ -71,6 +71,8 @@ def test_files(done, folder):
     pd.testing.assert_frame_equal(
         records[list(sample)].reset_index(drop=True), sample, check_dtype=False
     )
+    alike = sample.iloc[:, 1:].value_counts()
+    assert (records["f"] == [alike[tuple(row)] for row in sample.iloc[:, 1:].to_numpy()]).all()
     through = np.fmax(table["r1"].reindex(sample["hid"]).to_numpy(), records["r1"])
     np.testing.assert_allclose(records["r_household"], through, rtol=1e-6)
     np.testing.assert_allclose(persons["found"], records["r_household"].sum(), rtol=1e-6)
@@ -120,6 +122,8 @@ def test_rules_and_codes(folder, tmp_path, options):
     records = pd.read_csv(tmp_path / "out" / "records.csv")
     assert records["r1"].isna().all() == unknown
     assert records["r_household"].notna().all()
+    alike = records.groupby(["persons", "tenure", "relate", "age"])["row"].transform("size")
+    assert (records["f"] == alike).all() and records["f"].max() > 2
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,11 @@ def test_rules_and_codes(folder, tmp_path, options):
         (["--suda"], "--suda: cannot be used for the risk of households"),
         (["--population-size", "59"], "is not between the sample's 60 households"),
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
+        (["--model", "hdp"], "can be used only with --model ndpmpm"),
+        (["--impossible-weight", "2"], "--impossible-weight: is used only with --rules"),
+        (["--head", "no", "--roles", "roles.csv"], "--roles: is used only by --rules and to find"),
+        (["--bom", "--format", "parquet"], "--bom: is only for CSV, not for --format parquet"),
+        (["--level-prior", "uniform", "--level-shape", "1"], "--level-prior: is replaced by"),
         (["--sizes", "given"], "unrecognized arguments: --sizes"),
         (["--household-variables", "age"], "of the same household"),
     ],
@@ -212,7 +221,14 @@ def test_missing_values_are_refused(folder, tmp_path, capsys):
     frame.loc[3, "age"] = None
     frame.to_csv(tmp_path / "sample.csv", index=False)
     assert main(command(tmp_path, tmp_path / "out")) == 2
-    assert "has a missing value" in one_line(capsys)
+    said = one_line(capsys)
+    assert "has a missing value" in said and "with bnp-models impute --model ndpmpm" in said
+
+
+def test_a_file_without_persons(folder, tmp_path, capsys):
+    pd.read_csv(folder / "sample.csv").head(0).to_csv(tmp_path / "sample.csv", index=False)
+    assert main(command(tmp_path, tmp_path / "out")) == 2
+    assert "sample.csv: 0 usable records" in one_line(capsys)
 
 
 PERSONS = ["--population-size", "2000", "--model", "nplcm", "--components", "2", "--chains", "1",

@@ -69,6 +69,18 @@ def is_read(folder, monkeypatch, capsys):
     return read
 
 
+def test_what_is_said_of_text_is_not_said_of_other_kinds_of_files(folder, is_read):
+    """--sep is said of the original, and of a population that is a text file too."""
+    frame = survey()
+    frame.to_csv(folder / "bar.csv", sep="|", index=False)
+    frame.to_parquet(folder / "everybody.parquet")
+    original = ["--population", str(folder / "everybody.parquet"), "--empty-as-level"]
+    words = [str(folder / "survey.csv"), "--sep", ",", *original]
+    assert is_read(*words) is True
+    semicolon = [str(folder / "survey.csv"), "--sep", ",", "--population", str(folder / "bar.csv")]
+    assert "bar.csv" in is_read(*semicolon)
+
+
 def test_synthetic_records_have_the_level_of_what_does_not_apply(folder, monkeypatch):
     found = []
 

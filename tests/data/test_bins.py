@@ -99,6 +99,21 @@ def test_values_of_few_records_are_drawn_like_others_that_are_as_round():
             assert_equally_often(ours, grid)
 
 
+def test_roundness_is_that_of_values_in_units_and_each_record_counts():
+    """Five multiples of ten are enough, in units of one and of ten; they have seven records."""
+    for unit in (1, 10):
+        ends = (Fraction(100 * unit), Fraction(149 * unit), Fraction(unit))
+        values = [unit * Fraction(x) for x in (110, 120, 117)]
+        counts = np.array([4, 3, 2])
+        made = BinValues.of(ends, values, counts, np.minimum(counts, 1))
+        assert made.first == 100
+        assert made.rounded == (Rounded(10, None, 7), Rounded(1, 5, 2))
+    # A multiple of a hundred, with the next ones below it, and no multiple of ten besides.
+    values, ends = [*map(Fraction, (100, 350, 355))], (Fraction(90), Fraction(400), Fraction(1))
+    made = BinValues.of(ends, values, np.ones(3, int), np.ones(3, int))
+    assert made.rounded == (Rounded(50, None, 2), Rounded(5, 10, 1))
+
+
 def test_heaping_is_kept_and_values_of_one_record_are_not():
     """Incomes of which 83% are multiples of 50, as those of a survey are."""
     rng = np.random.default_rng(5)

@@ -122,6 +122,11 @@ def test_the_sheet_that_is_asked_for(tmp_path, caplog):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "s.parquet")
     with pytest.raises(MicrodataError, match="no lines above a header; leave --skip out"):
         columns_of_file(tmp_path / "s.parquet", Reading(skip=1))
+    for file in (tmp_path / "s.parquet", path):
+        with pytest.raises(MicrodataError, match="is no text file; leave --sep out"):
+            columns_of_file(file, Reading(sep=";"))
+        with pytest.raises(MicrodataError, match="is no text file; leave --encoding out"):
+            columns_of_file(file, Reading(encoding="cp1252"))
 
 
 def test_hidden_sheets_are_read_only_if_asked_for(tmp_path, caplog):

@@ -245,6 +245,8 @@ def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
         kept = value[:, dropped if value.ndim == 2 else dropped // every :]
         np.testing.assert_array_equal(longer.draws[name], kept)
     assert longer.settings.num_samples == 24 - dropped
+    cut = bnp.extend(later, 8, max_seconds=1e-9, chunk_sweeps=1)
+    assert cut.settings.num_samples == cut.draws["alpha"].shape[1]
     with pytest.raises(ValueError, match="that were discarded, cannot be thinned by 5"):
         longer.thinned(5)
 
@@ -317,8 +319,16 @@ def test_minutes_that_end_before_there_are_draws_to_judge(
 
 
 def test_minutes_that_compilation_takes(small, one_second):
-    with pytest.raises(bnp.OutOfTime, match="at sweep 0 of the 23"):
+    said = (
+        r"^stopped after 0\.0167 minutes, at sweep 0 of the 23 .* compilation, which cannot be "
+        r"stopped, took longer than the 0\.01 minutes allowed"
+    )
+    # The clock has one second of the initial states, after which the sweep is not compiled.
+    with pytest.raises(bnp.OutOfTime, match=said):
         run_until(small.table, after(1), max_minutes=0.01, **SLOW)
+    said = r"^stopped after 0\.0333 minutes, at sweep 0 of .* longer than the 0\.025 minutes"
+    with pytest.raises(bnp.OutOfTime, match=said):
+        run_until(small.table, after(1), max_minutes=0.025, **SLOW)
     whole = run_until(small.table, after(1), max_minutes=0.01, finish_first=True, **SLOW)
     assert whole.settings.num_samples == 30
 

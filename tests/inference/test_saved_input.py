@@ -175,6 +175,11 @@ def test_input_of_another_run_or_version_is_refused(run_of, tmp_path):
     with pytest.raises(bnp.CheckpointError, match="the model of the saved run is another"):
         bnp.load_run(tmp_path)
 
+    run.save(tmp_path)
+    fewer = pd.DataFrame({"age": ["0-14"], "marital_status": ["Widowed"]})
+    with pytest.raises(bnp.CheckpointError, match="the conditions of the saved run is another"):
+        bnp.load_run(tmp_path, conditions=fewer)
+
     def another_level(progress):
         progress["input"]["sample"]["value"]["fields"]["schema"]["fields"]["levels"][0][0] = "none"
 

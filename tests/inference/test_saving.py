@@ -90,6 +90,20 @@ def test_a_netcdf_file_does_all_that_needs_no_state(run, tmp_path):
         bnp.load_run(path, run.model, run.table, key=run.key)
 
 
+def test_draws_of_a_risk_have_their_arrays(run, tmp_path):
+    """Every third one of the arrays, which every second draw has: draws two and eight."""
+    risk = bnp.population_risk(run, 20_000, ties="off", thin=3)
+    data = bnp.to_inference_data(run, risk, parameters=True)
+    np.testing.assert_array_equal(data["posterior"]["alpha"], run.draws["alpha"][:, [1, 7]])
+    np.testing.assert_array_equal(data["posterior"]["log_pi"], run.draws["log_pi"][:, ::3])
+    assert data["posterior"].attrs["thin"] == 6
+    bnp.io.write_netcdf(data, tmp_path / "posterior.nc")
+    again = bnp.load_run(tmp_path / "posterior.nc", run.model, run.table, key=run.key)
+    assert again.settings.num_arrays == 2
+    same = bnp.population_risk(again, 20_000, ties="off", thin=1)
+    np.testing.assert_allclose(same.tau1_conditional, risk.tau1_conditional, rtol=1e-5)
+
+
 def test_a_run_of_something_else_is_refused(run, folder, sample_frame, tmp_path):
     other = bnp.Microdata.from_frame(sample_frame.iloc[1:])
     for model, table, name in (
@@ -125,3 +139,11 @@ def test_what_has_no_state_is_saved_without(run, tmp_path):
     dataclasses.replace(run, state=None, origin=None).save(tmp_path)
     again = bnp.load_run(tmp_path, run.model, run.table)
     assert again.state is None and again.origin is None
+
+
+def test_keys_of_another_kind_and_arrays_that_grew_are_kept(run, tmp_path):
+    key, growth = jax.random.key(5, impl="rbg"), ((3, 8), (9, 16))
+    dataclasses.replace(run, key=key, growth=growth).save(tmp_path)
+    again = bnp.load_run(tmp_path)
+    assert again.key == key and jax.random.key_impl(again.key) == jax.random.key_impl(key)
+    assert again.growth == growth and again.origin == run.origin

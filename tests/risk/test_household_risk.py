@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from harness import Z_LIMIT
 from nested import (
+    ROLES,
     all_households,
     log_probabilities,
     possible_households,
@@ -25,7 +26,7 @@ from bnp_models.inference.trace import Settings
 from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk import households
-from bnp_models.risk.household_probabilities import Laws
+from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 from bnp_models.rules import aged, at_most, each, exactly, household, person
 
 HEAD, OTHER, AT_TOP = person(role="head"), person(role="other"), ("role", "head")
@@ -86,6 +87,28 @@ def with_sizes(table):
     return made
 
 
+def with_areas(table):
+    """The same households with a household variable before the other, by which they alternate."""
+    frame = table.to_frame()
+    frame.insert(1, "area", np.where(frame["hid"] % 2, "a", "b"))
+    levels = bnp.Schema(
+        ("area", *table.schema.table.variables), (("a", "b"), *table.schema.table.levels)
+    )
+    made = bnp.Households.from_frame(frame, "hid", ["area", "home"], levels=levels)
+    assert made.schema.household_variables[:2] == ("area", "home")
+    return made
+
+
+def with_head_last(table):
+    """The same households, the level of heads being the last one of roles."""
+    names, levels = table.schema.table.variables, table.schema.table.levels
+    turned = tuple(x[::-1] if name == "role" else x for name, x in zip(names, levels, strict=True))
+    schema, head = bnp.Schema(names, turned), table.schema.head
+    made = bnp.Households.from_frame(table.to_frame(), "hid", ["home"], levels=schema, head=head)
+    assert made.schema.head_code == len(ROLES[:2]) - 1
+    return made
+
+
 class Exact:
     """A run whose draws are from the prior, and all possible households of the sample's sizes."""
 
@@ -94,8 +117,8 @@ class Exact:
         rules, head, ages, options = CASES[case]
         self.model = NDPMPM(components=3, member_components=2, **(SMALL | options))
         self.table = tiny_households(SAMPLE, head, ages)
-        if "sizes" in case:
-            self.table = with_sizes(self.table)
+        if case in CHANGES:
+            self.table = CHANGES[case](self.table)
         if "weights" in case:
             self.table = bnp.weighted_households(self.table, WEIGHTS)
         self.rules = rules
@@ -180,6 +203,12 @@ class Exact:
         if knows_persons(self.data):
             persons = np.exp(laws.of_persons(self.persons[0])(draws, log_possible))
         return np.exp(of(draws, log_possible)), persons
+
+
+CHANGES = {
+    "sizes": with_sizes, "sizes, a head": with_sizes, "tables on homes": with_areas,
+    "shared": with_head_last, "weights, sizes": with_sizes,
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -345,6 +374,85 @@ def test_the_law_of_the_sample_has_no_weights():
     assert np.abs(of_rest / found - 1).max() > 0.05
     persons = bnp.household_risk(exact.run, 100, ties="off").num_persons
     assert persons == round(100 * (WEIGHTS @ exact.table.sizes) / WEIGHTS.sum())
+
+
+def test_draws_of_different_blocks_use_different_simulated_households():
+    """P(possible) of equal draws, more than one block of them, estimated for each anew."""
+    exact = Exact("no closed form", num_draws=1, draws=40)
+    laws = Laws(exact.run)
+    blocks = laws.blocks(jax.random.key(2), 1, False)
+    found = np.concatenate([log_possible[:number] for _, log_possible, number in blocks])
+    assert found.shape == (40, 3)
+    # Households of three break the rule, and the estimates are shares of 8,192 or so.
+    assert len(np.unique(found[:, 2])) > 25
+
+
+@pytest.mark.parametrize("case", ["no rules", "a head"])
+def test_simulated_households_that_the_sample_lacks(case):
+    """The model's probabilities of their compositions, and of the persons that it lacks."""
+    exact = Exact(case, num_draws=1, draws=400)
+    found, p = exact.compositions
+    own = {row.tobytes() for row in compositions_of(exact.table).rows}
+    lacks = np.array([row.tobytes() not in own for row in found.rows])
+    kinds, share = exact.persons
+    persons = {row.tobytes() for row in exact.table.persons.codes}
+    others = np.array([row.tobytes() not in persons for row in kinds])
+    made = list(simulated_unseen(Laws(exact.run), jax.random.key(4)))
+    assert 4 <= len(made) <= 400
+    of_households, of_persons = (np.concatenate(part) for part in zip(*made, strict=True))
+    for values, every in ((of_households, p[0][lacks]), (of_persons, share[0][others])):
+        assert values.size > 0 and every.size > 0
+        away = np.abs(np.log(values[:, None]) - np.log(every)).min(axis=1)
+        assert away.max() < 1e-3
+    # Of each size as many households are drawn as the sample has.
+    sizes, number = np.unique(exact.table.sizes, return_counts=True)
+    of_composition = exact.all[0].sizes[found.first]
+    expected = sum(
+        n * p[0][lacks & (of_composition == size)].sum() / p[0][of_composition == size].sum()
+        for size, n in zip(sizes, number, strict=True)
+    )
+    counts = np.array([len(one[0]) for one in made])
+    error = counts.std() / np.sqrt(len(counts))
+    assert abs(counts.mean() - expected) < Z_LIMIT * error
+
+
+def test_the_correction_for_overdispersion_is_made_where_it_is_asked_for(simulated):
+    run = simulated["no rules"].exact.run
+    short = dataclasses.replace(run, settings=dataclasses.replace(run.settings, num_samples=40))
+    short = dataclasses.replace(short, draws={name: x[:, :40] for name, x in run.draws.items()})
+    for ties in ("on", "sensitivity", "off"):
+        risk = bnp.household_risk(short, NUM_HOUSEHOLDS, ties=ties)
+        for unit in (risk.households, risk.persons):
+            assert unit.ties == ties and (unit.overdispersion is None) == (ties == "off")
+        records = risk.records()
+        pairs = records[["r_household", "r1"]].to_numpy().tolist()
+        assert pairs == sorted(pairs, reverse=True) and records["r1"].nunique() > 1
+    assert risk.num_persons == round(NUM_HOUSEHOLDS * run.table.num_persons / run.table.n)
+
+
+def test_a_key_of_ones_own(simulated):
+    run = simulated["a head"].exact.run
+
+    def tau1(**options):
+        return bnp.household_risk(run, NUM_HOUSEHOLDS, **options).households.tau1
+
+    plain = tau1(ties="off")
+    np.testing.assert_array_equal(plain, tau1(ties="off", key=run.key))
+    assert not np.array_equal(plain, tau1(ties="off", key=jax.random.key(8)))
+
+
+def test_names_and_sizes_that_cannot_be():
+    """The smallest population is the sample; a column of records.csv is not written twice."""
+    exact = Exact("a head")
+    households.check_households(exact.model, exact.table, exact.table.n)
+    with pytest.raises(bnp.MicrodataError, match="is not between the sample's 7 households"):
+        households.check_households(exact.model, exact.table, exact.table.n - 1)
+    frame = exact.table.to_frame()
+    for renamed in ({"hid": "r_household"}, {"age": "r2"}, {"home": "hierarchical"}):
+        new = frame.rename(columns=renamed)
+        made = bnp.Households.from_frame(new, new.columns[0], [new.columns[1]])
+        with pytest.raises(bnp.MicrodataError, match="rename the column"):
+            households.check_households(exact.model, made, 100)
 
 
 def test_persons_for_households_are_seen(simulated):

@@ -11,10 +11,12 @@ import bnp_models as bnp
 from bnp_models.inference.convergence import (
     ENDS,
     batches_of,
+    errors_of_mean_draws,
     errors_of_means,
+    figures_of,
     monte_carlo_errors,
 )
-from bnp_models.risk.verdict import Limits, judge
+from bnp_models.risk.verdict import Limits, figures_of_draws, judge
 
 R1 = np.array([0.3, 0.1, 0.02])
 
@@ -91,6 +93,28 @@ def test_chains_that_disagree_have_larger_errors():
     assert np.isfinite(monte_carlo_errors(chains[:1])).all()
 
 
+def test_errors_are_multiplied_by_the_rhat_of_superchains():
+    """Chains that differ within each group of four, while the groups agree."""
+    rng = np.random.default_rng(4)
+    chains = rng.normal(size=(16, 60)) + np.tile([-3, -1, 1, 3], 4)[:, None]
+    alone, nested = monte_carlo_errors(chains), monte_carlo_errors(chains, 4)
+    ratio = figures_of(chains)["rhat"] / max(figures_of(chains, 4)["rhat"], 1)
+    assert ratio > 1.4
+    np.testing.assert_allclose(np.divide(alone, nested), ratio)
+    figures = figures_of_draws(np.exp(chains), 4)
+    errors = monte_carlo_errors(np.exp(chains), 4)
+    assert (figures["error_mean"], figures["error_q975"]) == (errors.mean, errors.high)
+    assert errors.high > 3 * errors.low
+
+
+def test_errors_of_chains_that_stay_are_those_of_their_figures():
+    """The standard error of the mean of the chains' means, times R-hat, of two chains apart."""
+    chains = np.random.default_rng(6).normal(size=(2, 400)) + np.array([[0], [9]])
+    between = np.std(chains.mean(axis=1), ddof=1) / np.sqrt(2)
+    expected = figures_of(chains)["rhat"] * between
+    assert monte_carlo_errors(chains).mean == pytest.approx(expected)
+
+
 def test_errors_of_means_are_those_of_repeated_chains():
     """Of halves of chains that are apart, and in the order of the draws."""
     rng = np.random.default_rng(3)
@@ -105,6 +129,25 @@ def test_errors_of_means_are_those_of_repeated_chains():
     assert 1 < np.std(means) / np.sqrt(np.mean(np.square(errors))) < 1.5
     assert batches_of(2, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert np.isnan(errors_of_means(np.ones((4, 2)), np.array([1, 0, 1, 0]))).all()
+
+
+def test_chains_of_one_start_count_as_one():
+    """Of sixteen chains, four stay near each of four starts."""
+    rng = np.random.default_rng(4)
+    figures, errors, of_batches = [], [], []
+    for _ in range(200):
+        starts = np.repeat(rng.normal(0, 0.3, 4), 4)[:, None]
+        chains = starts + rng.normal(size=(16, 50))
+        figures.append([chains.mean(), *np.quantile(chains, ENDS)])
+        errors.append(monte_carlo_errors(chains, 4))
+        of_batches.append(errors_of_mean_draws(chains.reshape(-1, 1), 16, 4)[0])
+    wanted = np.std(figures, axis=0)
+    ratio = wanted / np.sqrt(np.mean(np.square(errors), axis=0))
+    assert (ratio > 0.75).all() and (ratio < 1.25).all()
+    assert 1 < wanted[0] / np.sqrt(np.mean(np.square(of_batches))) < 1.6
+    assert batches_of(4, 2, 2).tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
+    one = np.isfinite(monte_carlo_errors(rng.normal(size=(4, 50)), 4))
+    assert one.all()
 
 
 @pytest.mark.parametrize(

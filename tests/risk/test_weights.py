@@ -10,6 +10,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.risk.likelihood import log_likelihood
+from bnp_models.synthesis import posterior_margins
 
 NUM_LEVELS = (3, 4, 2, 5)
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -122,6 +123,16 @@ def test_coarser_keys_have_the_law_of_the_unsampled(fitted):
     assert abs(found[keys[0]].tau1.mean() - whole.tau1.mean()) < Z_LIMIT * error
     assert abs(without[keys[0]].tau1.mean() - whole.tau1.mean()) > Z_LIMIT * error
     assert found[keys[1]].sample_uniques < len(whole.rows)
+
+
+def test_simulated_margins_are_the_populations(fitted, monkeypatch):
+    """Those by which calibrated files are judged where exact ones would take too long."""
+    codes, run = fitted
+    monkeypatch.setattr(posterior_margins, "level_margins", lambda run, share: None)
+    found = posterior_margins.margins_of_files(run, 0.2).draws[..., -5:].mean(axis=(0, 1))
+    truth = np.bincount(codes[:, 3], minlength=5) / len(codes)
+    of_sample = np.bincount(run.table.codes[:, 3], minlength=5) / run.table.n
+    assert np.abs(found - truth).sum() < 0.25 * np.abs(of_sample - truth).sum()
 
 
 def test_the_log_likelihood_that_is_judged_is_of_the_sample(fitted):

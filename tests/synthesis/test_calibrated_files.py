@@ -51,6 +51,14 @@ def test_expected_counts_are_those_of_the_weights():
     assert np.abs((biased.mean(axis=0) - number * weight) / error).max() > 4.5
 
 
+def test_strata_are_drawn_independently_and_in_random_order():
+    """Three cells in two strata: the half of all records is between the others in a third."""
+    rng, weight = np.random.default_rng(3), np.array([0.5, 0.25, 0.25])
+    counts = [balanced_sample(rng, np.arange(3)[:, None], weight, 2)[0] for _ in range(4000)]
+    found, expected = np.bincount(counts, minlength=3) / 4000, np.array([1, 10, 1]) / 12
+    assert (np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / 4000)).all()
+
+
 def test_records_are_shuffled():
     counts = np.arange(len(CELLS))
     records = shuffled_records(np.random.default_rng(0), CELLS, counts)

@@ -1,11 +1,14 @@
 """Margins of latent class and household models: their names, and every how many draws."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 from nested import tiny_households
 
 import bnp_models as bnp
+from bnp_models.inference.trace import Settings
 from bnp_models.synthesis import posterior_margins as margins_of_levels
 
 
@@ -17,6 +20,7 @@ def test_margins_are_named_and_thinned(latent):
     few = bnp.level_margins(latent.run, max_draws=10)
     assert few.thin == 3
     np.testing.assert_array_equal(few.draws, margins.draws[:, ::3])
+    assert bnp.level_margins(latent.run, max_draws=20).draws.shape[1] == 15
 
 
 def test_margins_of_files_that_are_not_computed_exactly(latent, monkeypatch):
@@ -37,6 +41,7 @@ def test_margins_of_files_that_are_not_computed_exactly(latent, monkeypatch):
     wrong = (made.draws[::-1] - exact) / np.sqrt(exact * (1 - exact) / n + 1e-12)
     assert wrong.std() > z.std() + 0.1
     assert {name.endswith(" in the files") for name in made.monitored(run)} == {True, False}
+    assert "log_likelihood" in found.monitored(run).keys() ^ latent.margins.monitored(run).keys()
 
 
 HOUSEHOLDS = [
@@ -97,3 +102,47 @@ def test_the_worst_margins_are_those_whose_halves_of_chains_are_furthest_apart()
     worst = margins_of_levels.worst_margins(bnp.results.Margins(tuple("abcdef"), draws, 1))
     assert list(worst) == ["c", "a", "e"]
     np.testing.assert_array_equal(worst["a"], draws[:, :, 0])
+
+
+def run_of_pairs(latent, agreement, codes):
+    """Two chains of one model of two binary variables, whose one-way margins are all a half.
+
+    In each chain, the variables agree with its probability.
+    """
+    p = (1 + np.sqrt(2 * np.array(agreement) - 1)) / 2
+    of_class = np.stack([np.stack([p, 1 - p]), np.stack([1 - p, p])], axis=-1)
+    levels = np.moveaxis(np.concatenate([of_class, of_class]), 1, 0)
+    shape = (2, 20)
+    draws = {
+        "log_lambda": np.log(np.broadcast_to(levels[:, None], (*shape, 4, 2))),
+        "log_pi": np.full((*shape, 2), np.log(0.5)), "alpha": np.ones(shape),
+        "log_feasible": np.zeros(shape), "level_shape": np.ones((*shape, 4)),
+    }  # fmt: skip
+    schema = bnp.Schema(("a", "b"), ((0, 1), (0, 1)))
+    return dataclasses.replace(
+        latent.run, model=bnp.NPLCM(components=2), table=bnp.Microdata(schema, codes),
+        conditions=None, draws={name: np.float32(x) for name, x in draws.items()},
+        settings=Settings(2, 0, 20, 1, (), (2,)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("agreement", "converged"), [((0.6, 0.6), True), ((0.5, 0.9), False)])
+def test_chains_that_differ_only_in_two_way_margins(latent, agreement, converged):
+    """Calibrated files are judged by these too, and other files by one-way margins alone."""
+    codes = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [100, 100, 97, 3], axis=0)
+    run = run_of_pairs(latent, agreement, codes)
+    found = margins_of_levels.margins_of_files(run, 0.2)
+    # Of a pair that few records have, levels are not told.
+    assert found.pairs.names == (
+        "margin a=0 and b=0", "margin a=0 and b=1", "margin a=1 and b=0",
+        "margin a, level 2 and b, level 2",
+    )  # fmt: skip
+    share = found.pairs.draws[..., [0, 3]].sum(axis=-1).mean(axis=1)
+    np.testing.assert_allclose(share, agreement, atol=0.02)
+    target = bnp.Converged(1.01, min_ess=1, others_rhat=1.1)
+    diagnosis = bnp.diagnose(run, found)
+    judged = {name: x for name, x in diagnosis.draws.items() if name.startswith("margin ")}
+    assert {name.endswith(" in the files") and " and " in name for name in judged} == {True}
+    missed = target.missed(judged, {name: diagnosis.figures[name] for name in judged})
+    assert (not missed) == converged
+    assert margins_of_levels.margins_of_files(run).pairs is None

@@ -230,6 +230,16 @@ def test_balanced_files_follow_the_mean_of_the_draws(complete_run):
     assert np.abs(shares - margins).max() < 0.005
 
 
+def test_short_files_are_of_a_large_pool(complete_run):
+    """Many files of ten records together have the margins of all draws."""
+    margins = bnp.level_margins(complete_run).draws.mean(axis=(0, 1))
+    files = bnp.synthesize(complete_run, 800, 10, method="balanced")
+    schema = complete_run.table.schema
+    codes = bnp.Microdata.from_frame(pd.concat(files), levels=schema).codes
+    shares = [np.bincount(x, minlength=k) for x, k in zip(codes.T, schema.num_levels, strict=True)]
+    assert np.abs(np.concatenate(shares) / len(codes) - margins).max() < 0.02
+
+
 def test_cells_with_counts_are_balanced_too(complete_run):
     run = dataclasses.replace(complete_run, table=complete_run.table.tabulated)
     for method in ("balanced", "calibrated"):

@@ -10,7 +10,6 @@ import pytest
 from bnp_models.data.label_numbers import OwnLevel
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
-from bnp_models.zeros.inequalities import compared_variables
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 AGES = tuple(range(15, 26))
@@ -111,10 +110,9 @@ def test_labels_come_before_inequalities():
     schema = Schema(("a", "b", "3"), (("<b", "1", "5"), (1, 2), (1, 4)))
     zeros = StructuralZeros.from_frame(pd.DataFrame({"a": ["<b"], "b": ["<3"]}), schema)
     assert impossible(zeros) == {("<b", b, three) for b in (1, 2) for three in (1, 4)}
-    frame = pd.DataFrame({"a": ["<b"], "b": [">3"], "3": [">= b"]})
-    assert compared_variables(frame, schema) == {"b", "3"}
-    assert compared_variables(frame[["a", "b"]], schema) == set()
-    assert compared_variables(pd.DataFrame({"a": ["1", None]}), schema) == set()
+    assert zeros.compared == set()
+    frame = pd.DataFrame({"a": ["<b", None], "3": [None, ">= b"]})
+    assert StructuralZeros.from_frame(frame, schema).compared == {"b", "3"}
 
 
 def test_inequalities_that_exclude_nothing(caplog):

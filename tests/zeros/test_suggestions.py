@@ -11,6 +11,7 @@ from bnp_models.cli.main import main
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros import suggestions
+from bnp_models.zeros.statements import codes_meant
 from bnp_models.zeros.structural_zeros import StructuralZeros
 from bnp_models.zeros.suggestions import (
     _counts,
@@ -142,6 +143,31 @@ def test_runs_of_levels_are_counted_in():
     )
 
 
+def test_runs_pass_over_levels_that_no_record_has():
+    counts = np.array([4, 0, 0, 3, 0, 2, 5])
+    assert suggestions._runs(np.array([0, 3, 6]), counts) == [[0, 3], [6]]
+
+
+def test_chance_of_a_union_is_the_sum_over_its_parts():
+    chances = suggestions._ByChance()
+    chances.add(np.array([6.0, 7.0, 8.0]), 5)
+    union = suggestions._Row(14.0, {}, [6.0, 8.0], 50.0)
+    expected = np.exp(-6.0) + np.exp(-7.0) + 2 * np.exp(-8.0)
+    assert suggestions._with_chance(union, chances, 5).chance == pytest.approx(expected)
+    # A part that is too rare to be noted has no chance of its own: that of the form decides.
+    rare = union._replace(parts=[4.0, 10.0], log_number=3.0)
+    assert suggestions._with_chance(rare, chances, 5).chance == pytest.approx(np.exp(-11))
+
+
+def test_chance_that_one_variable_settles_another():
+    """By hand: the first record of each level tells nothing, and there are two directions."""
+    counts = np.array([[5, 0], [0, 3]])
+    way, chance = suggestions._settling(6 * counts, 5, 7)
+    expected = 29 * 3 / 8 + 17 * 5 / 8
+    assert way == 1 and chance == pytest.approx(2 * 7 * np.exp(-expected))
+    assert suggestions._settling(2 * counts, 5, 20) is None
+
+
 def test_variables_that_settle_others():
     """Codes in order and names, of which some are missing; not what each record has by itself."""
     rng = np.random.default_rng(0)
@@ -200,3 +226,26 @@ def test_tables_have_the_records_that_know_their_variables():
         expected = frame.dropna(subset=names).groupby(names).size().unstack()
         np.testing.assert_array_equal(counts, expected.fillna(0))
         assert n == len(frame.dropna(subset=names))
+
+
+def test_levels_in_the_words_of_a_condition():
+    """Each of them means the same levels when it is read."""
+    ages = ("0 to 9", "10 to 19", "20 to 29", "30 to 39", "40 to 49", "50+")
+    for codes, words in (
+        ([0, 1, 2], "<30"), ([3, 4, 5], ">=30"), ([1, 2, 3], "10-39"), ([0, 1, 2, 3, 4], "<50"),
+        ([0, 5], "0 to 9|50+"), ([0, 1, 2, 4, 5], "!30 to 39"),
+    ):  # fmt: skip
+        assert suggestions.levels_said(codes, ages) == words
+        assert codes_meant(words, ages).tolist() == codes
+    names = ("a", "b", "c", "d", "e")
+    assert suggestions.levels_said([0, 1, 3, 4], names) == "!c"
+    assert suggestions.levels_said([0, 1, 3], names) == "a|b|d"
+
+
+def test_a_level_that_no_record_has_goes_with_all():
+    """Nothing is known of it, so that nothing is impossible."""
+    schema = bnp.Schema(("town", "region"), (("a", "b", "new"), ("N", "S")))
+    table = Microdata(schema, np.array([[0, 0], [1, 1], [1, 1]]))
+    settled = settled_conditions(table, "town", "region")
+    cells = np.array(list(itertools.product(range(3), range(2))))
+    assert cells[~settled.contains(cells)].tolist() == [[0, 0], [1, 1], [2, 0], [2, 1]]

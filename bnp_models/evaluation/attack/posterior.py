@@ -167,6 +167,11 @@ def _read_groups(path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
     """Make the model of these draws; options that the draws do not name have their defaults.
 
+    Parameters
+    ----------
+    posterior
+        Draws of a latent class model or of `NDPMPM`, such as `check_source` returns.
+
     Raises
     ------
     MicrodataError

@@ -7,8 +7,7 @@
 Given p, the counts of sampled and of unsampled persons in all cells are jointly multinomial. Unlike
 in Models I and II, the counts add up to the size of the population, so that cells are not
 independent; alpha and a are sampled with the counts. pi and p are integrated out, and F is updated
-by transfers of persons between pairs of cells. phat of an empty cell is n divided by the sum of all
-weights.
+by transfers of persons between pairs of cells. phat of an empty cell is that of its stratum.
 """
 
 import math
@@ -103,8 +102,8 @@ def sample_population_counts(
         Cells with weights, from `weighted_cells`; all K must fit in memory.
     key
         Used once.
-    num_warmup
-        Sweeps before the first draw.
+    num_chains, num_warmup
+        Number of chains; and of sweeps before the first draw.
     num_samples, thin
         Draws of each chain, one every `thin` sweeps.
 
@@ -122,7 +121,7 @@ def sample_population_counts(
     num_empty = cells.num_cells - len(cells.f)
     with double_precision():
         f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))
-        phat = np.concatenate([cells.phat, np.full(num_empty, cells.pooled_phat)])
+        phat = np.concatenate([cells.phat, phat_of_empty(cells)])
         data = CountsData(f, jnp.asarray(np.minimum(phat, LARGEST_PHAT)))
         key_start, key_chains = Keys(jax.random.wrap_key_data(jax.random.key_data(key)), 2)
         chains = []
@@ -135,6 +134,12 @@ def sample_population_counts(
         chains = jax.tree.map(lambda *parts: np.stack([np.asarray(p) for p in parts]), *chains)
     risk, p_unique, draws, accepted = chains
     return CountsRun(risk.mean(axis=0), p_unique.mean(axis=0), draws, float(accepted.mean()))
+
+
+def phat_of_empty(cells: WeightedCells) -> np.ndarray:
+    """Sampling fractions of the K - D empty cells, in any order: these cells have no other data."""
+    phat, number = cells.empty
+    return np.repeat(phat, np.diff(np.rint(np.cumsum(number)).astype(int), prepend=0))
 
 
 def initial_counts(

@@ -28,10 +28,9 @@ _MAX_LOG_SD = 2.0
 
 _MAX_STEPS = 200
 
-# The search stops at this slope of the log-likelihood, averaged over non-empty cells.
-_SLOPE = 1e-8
-
-_LONGEST_STEP = 2.0
+# The search stops at this slope of the log-likelihood, averaged over non-empty cells, or where the
+# average changes by a smaller part of itself than the other number.
+_SLOPE, _GAIN = 1e-8, 1e-14
 
 _MAX_DECREMENT = 1e-3
 
@@ -75,6 +74,13 @@ class EmpiricalBayes(NamedTuple):
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
     """Estimate the hyperparameters by maximum likelihood, by L-BFGS from those of `model`.
 
+    Parameters
+    ----------
+    model
+        Model that gives the variant and the starting values.
+    cells
+        Cells with weights, from `weighted_cells`.
+
     Raises
     ------
     NoMaximumError
@@ -102,7 +108,7 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
     call = "fit_empirical_bayes(model, cells)"
     check_kind(PolettiniStander, call, model=model)
     check_kind(WeightedCells, call, cells=cells)
-    import optax
+    from scipy.optimize import minimize
 
     began = time.perf_counter()
     with double_precision():
@@ -114,73 +120,38 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
             values = {name: _bounded(name, x) for name, x in zip(names, position, strict=True)}
             return -log_likelihood_given(model.variant, values, data) / total
 
-        start = jnp.stack([_unbounded(n, v) for n, v in model.hyperparameters.items()])
-        value_and_grad = jax.jit(jax.value_and_grad(loss)).lower(start).compile()
-        solver = optax.scale_by_lbfgs()
-        state = solver.init(start)
-        direct = jax.jit(solver.update).lower(start, state, start).compile()
-        compiled = time.perf_counter()
         low, high = (
             np.array([float(_unbounded(name, _BOUNDS[name][i])) for name in names]) for i in (0, 1)
         )
-        position, value, grad, steps = _search(value_and_grad, direct, state, start, low, high)
+        given = [float(_unbounded(name, x)) for name, x in model.hyperparameters.items()]
+        start = np.clip(given, low, high)
+        value_and_grad = jax.jit(jax.value_and_grad(loss)).lower(start).compile()
+        compiled = time.perf_counter()
+        found = minimize(
+            lambda position: tuple(map(np.asarray, value_and_grad(position))), start, jac=True,
+            method="L-BFGS-B", bounds=np.stack([low, high], axis=1),
+            options={"maxiter": _MAX_STEPS, "gtol": _SLOPE, "ftol": _GAIN},
+        )  # fmt: skip
+        position = found.x
         hessian = _hessian(value_and_grad, position) * total
         seconds = {"compile": compiled - began, "search": time.perf_counter() - compiled}
         estimates = {n: float(_bounded(n, x)) for n, x in zip(names, position, strict=True)}
-        inside = np.asarray(position)
-        _require_inside(names, estimates, inside, low, high, total * grad, hessian)
+        _require_inside(names, estimates, position, low, high, total * found.jac, hessian)
         log_sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
         return EmpiricalBayes(
             model=PolettiniStander(model.variant, **estimates, empty_phat=model.empty_phat),
-            log_likelihood=float(-value * total),
+            log_likelihood=float(-found.fun * total),
             log_sd=dict(zip(names, map(float, log_sd), strict=True)),
-            steps=steps,
+            steps=int(found.nit),
             seconds=seconds,
         )
-
-
-def _search(value_and_grad, direct, state, start, low, high):
-    """Minimise by L-BFGS until the slope is small, the loss falls no more, or an edge is reached.
-
-    Parameters
-    ----------
-    value_and_grad
-        Loss and its gradient at a position.
-    direct, state
-        Direction from a gradient and the state of L-BFGS, and that state.
-
-    Returns
-    -------
-    position, value, grad, steps
-        End of the search, with the loss and gradient there.
-    """
-    position, steps = start, 0
-    value, grad = value_and_grad(position)
-    while steps < _MAX_STEPS and np.abs(grad).max() > _SLOPE:
-        direction, state = direct(grad, state, position)
-        # The step is halved until the loss falls by a given part of the linear prediction (Armijo).
-        size, promised = 1.0, float(jnp.vdot(direction, grad))
-        size = min(size, _LONGEST_STEP / float(jnp.abs(direction).max()))
-        while size > 1e-10:
-            following = position - size * direction
-            new_value, slope = value_and_grad(following)
-            if new_value <= value - 1e-4 * size * promised:
-                break
-            size /= 2
-        else:
-            break
-        gained = float(value - new_value)
-        position, value, grad, steps = following, new_value, slope, steps + 1
-        if gained < 1e-14 * abs(float(value)) or np.any((position <= low) | (position >= high)):
-            break
-    return position, value, grad, steps
 
 
 def _hessian(value_and_grad, position) -> np.ndarray:
     """Second derivatives of the loss, by central differences of its gradient."""
     rows = [
         np.asarray(value_and_grad(position + by)[1] - value_and_grad(position - by)[1])
-        for by in _DIFFERENCE * jnp.eye(position.size)
+        for by in _DIFFERENCE * np.eye(position.size)
     ]
     hessian = np.stack(rows) / (2 * _DIFFERENCE)
     return (hessian + hessian.T) / 2

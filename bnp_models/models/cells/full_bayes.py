@@ -83,8 +83,11 @@ def sample_hyperparameters(
         Cells with weights.
     key
         Used once.
-    num_samples
-        Number of draws kept from each chain; every `thin`-th step is kept.
+    num_chains, num_warmup, num_samples, thin
+        Number of chains; of steps before the first draw, in which NUTS is tuned; of draws kept from
+        each chain; and of steps for each kept draw.
+    progress
+        Whether to show NumPyro's progress bar.
 
     Notes
     -----

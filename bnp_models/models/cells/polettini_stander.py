@@ -72,8 +72,8 @@ class PolettiniStander(eqx.Module):
         the other cells have sampling fractions of 0.
     empty_phat
         Model II: ((phat, share of the empty cells), ...), with shares that add up to 1. The log
-        likelihood of an empty cell is averaged over this mixture, as in section 7.1. Default: one
-        phat, n divided by the sum of all weights.
+        likelihood of an empty cell is averaged over this mixture, as in section 7.1. Default: each
+        empty cell has the phat of its stratum, `WeightedCells.empty`.
 
     Raises
     ------
@@ -140,6 +140,13 @@ class PolettiniStander(eqx.Module):
         """Hyperparameters of the variant by name, in the paper's order."""
         return {name: vars(self)[name] for name in DEFAULTS[self.variant]}
 
+    def empty_cells(self, cells: WeightedCells) -> tuple[np.ndarray, np.ndarray]:
+        """Sampling fractions of the empty cells, and the number of empty cells with each."""
+        if self.empty_phat is None:
+            return cells.empty
+        phat, share = np.array(self.empty_phat).T
+        return phat, share * (cells.num_cells - cells.f.size)
+
     def log_marginal(
         self, f: npt.ArrayLike, phat: npt.ArrayLike, cells: WeightedCells
     ) -> np.ndarray:
@@ -199,13 +206,13 @@ class LikelihoodData(NamedTuple):
 def likelihood_data(model: PolettiniStander, cells: WeightedCells) -> LikelihoodData:
     """Group the cells that have the same likelihood."""
     f, phat, number, _ = cells.distinct
+    empty = model.empty_cells(cells)
     if model.variant == 1:
         # phat is not used.
         f, pair = np.unique(f, return_inverse=True)
         number, phat = np.bincount(pair, number), np.zeros(len(f))
-    empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
-    num_empty = cells.num_cells - cells.f.size
-    arrays = f, phat, number, empty[:, 0], empty[:, 1] * num_empty, mean_cell_size(cells)
+        empty = np.zeros(1), np.array([float(cells.num_cells - cells.f.size)])
+    arrays = f, phat, number, *empty, mean_cell_size(cells)
     return LikelihoodData(*map(jnp.asarray, arrays))
 
 

@@ -211,11 +211,28 @@ class LatentClassOptions(
         subclass may override this method. It must then turn off `reorder` and `split_merge_every`,
         because these moves assume stick-breaking weights. The sampler of `TNPLCM` assumes them too,
         except with augmentation "boxes".
+
+        Parameters
+        ----------
+        key
+            Used once.
+        class_counts
+            Number of records of each class.
+        alpha
+            Concentration.
         """
         return truncated_sticks(key, class_counts, alpha)
 
     def draw_alpha(self, key: Key[Array, ""], sum_log_1mv: Float[Array, ""]) -> Float[Array, ""]:
-        """Draw alpha given the sum of log(1 - V_k) over the sticks; a subclass may override it."""
+        """Draw alpha given the sum of log(1 - V_k) over the sticks; a subclass may override it.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        sum_log_1mv
+            Sum of log(1 - V_k) over the sticks V_k, k < K.
+        """
         drawn = stick_concentration(key, sum_log_1mv, self.components, self.a, self.b)
         return fixed_or(self.alpha, drawn)
 

@@ -50,6 +50,23 @@ def draw_alpha(
 
     Under structural zeros, either the `augmented` records are counted like those of the sample, or
     `log_growth` (from `log_growth_given`) integrates the truncation.
+
+    Parameters
+    ----------
+    model
+        Model with the priors.
+    key
+        Used once.
+    state
+        State of the chain.
+    data
+        Arrays of the sample.
+    opens
+        Whether each item is the first at its table.
+    num_tables
+        Number of tables of all records.
+    augmented, log_growth
+        See above. Default: there are no structural zeros.
     """
     if model.alpha is not None:
         return fixed_or(model.alpha, state.alpha), state.rate
@@ -105,6 +122,17 @@ def draw_g0(
     Here m_k is the number of tables of component k. The remainder is divided into sticks for the
     free slots until no more than `negligible` is left. The mass beyond the last stick is the second
     result.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    tables_of_component
+        Number m_k of tables of each component.
+    alpha0
+        Concentration.
+    negligible
+        Mass that may be left beyond the last stick.
     """
     key_dirichlet, key_sticks = Keys(key)
     active = tables_of_component > 0

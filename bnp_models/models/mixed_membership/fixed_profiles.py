@@ -82,12 +82,30 @@ class MixedMembership(
         tables: Int[Array, " K"],
         added: Int[Array, " K"],
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
-        """Draw h | m ~ Dir(1 + m_1, .., 1 + m_K), with m the tables, augmented ones included."""
+        """Draw h | m ~ Dir(1 + m_1, .., 1 + m_K), with m the tables, augmented ones included.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        state
+            State of the chain.
+        tables
+            Number of tables of each component, in the sample.
+        added
+            The same in the impossible records that were drawn.
+        """
         weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
         return state.alpha0, weights, jnp.zeros_like(state.alpha0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Number of tables that the prior of the weights adds: one for each component."""
+        """Number of tables that the prior of the weights adds: one for each component.
+
+        Parameters
+        ----------
+        state
+            State of the chain.
+        """
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:

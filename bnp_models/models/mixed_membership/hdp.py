@@ -153,6 +153,17 @@ class HDPMixedMembership(
 
         `tables` are those of the sample, `added` those of augmented records. A subclass overrides
         `draw_alpha0` and `draw_g0`; sweeps without structural zeros call these directly.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        state
+            State of the chain.
+        tables
+            Number of tables of each component, in the sample.
+        added
+            The same in the impossible records that were drawn.
         """
         key_alpha0, key_g0 = Keys(key)
         tables = tables + added
@@ -162,7 +173,17 @@ class HDPMixedMembership(
     def draw_alpha0(
         self, key: Key[Array, ""], alpha0: Float[Array, ""], tables: Int[Array, " K"]
     ) -> Float[Array, ""]:
-        """Draw alpha_0 given the tables of each component; a subclass may override it."""
+        """Draw alpha_0 given the tables of each component; a subclass may override it.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        alpha0
+            The current value.
+        tables
+            Number of tables of each component.
+        """
         active = jnp.sum(tables > 0)
         drawn = dp_concentration(key, alpha0, active, jnp.sum(tables), self.a0, self.b0)
         return fixed_or(self.alpha0, drawn)
@@ -170,7 +191,13 @@ class HDPMixedMembership(
     draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Tables that the prior of the weights adds: none to a component, alpha_0 for new ones."""
+        """Tables that the prior of the weights adds: none to a component, alpha_0 for new ones.
+
+        Parameters
+        ----------
+        state
+            State of the chain.
+        """
         return jnp.zeros_like(state.alpha0), state.alpha0
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:

@@ -220,6 +220,24 @@ class MembershipOptions(
         """Draw alpha and the rate b of its prior; this calls `conditionals.draw_alpha`.
 
         A subclass may override this method; no other move then changes alpha and b.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        state
+            State of the chain.
+        data
+            Arrays of the sample.
+        opens
+            Whether each item is the first at its table.
+        num_tables
+            Number of tables of all records.
+        augmented
+            Impossible records that were drawn under structural zeros. Default: none.
+        log_growth
+            Function of an old and a new alpha: log ratio of P(feasible) under the new one to that
+            under the old one. Default: there are no structural zeros.
         """
 
     @abstractmethod
@@ -235,8 +253,25 @@ class MembershipOptions(
         `tables` are those of the sample, `added` those of augmented records. A subclass that
         overrides this method must also override `prior_tables`, which moves under structural zeros
         use.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        state
+            State of the chain.
+        tables
+            Number of tables of each component, in the sample.
+        added
+            The same in the impossible records that were drawn.
         """
 
     @abstractmethod
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Tables that the prior of the weights adds: to each component, and for new components."""
+        """Tables that the prior of the weights adds: to each component, and for new components.
+
+        Parameters
+        ----------
+        state
+            State of the chain.
+        """

@@ -142,6 +142,15 @@ class NestedOptions(
         The function is called for the household classes, and for the member classes of all of them.
         A subclass may override it. It must then turn off `reorder`, because these moves assume
         stick-breaking weights.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        counts
+            Number of members of each class, for one process or several.
+        concentration
+            Concentration of each process.
         """
         return truncated_sticks(key, counts, concentration)
 
@@ -157,6 +166,8 @@ class NestedOptions(
 
         Parameters
         ----------
+        key
+            Used once.
         alpha, beta
             The current concentrations.
         sum_log_1mv, sums_log_1mv

@@ -29,10 +29,11 @@ def complete_households(
 
     Parameters
     ----------
-    households : Households
-    rules : Rules, optional
-        None: any values.
-    key : jax.Array
+    households
+        Coded households; values may be missing.
+    rules
+        Rules that every completed household keeps. Default: none.
+    key
         Random key.
 
     Returns

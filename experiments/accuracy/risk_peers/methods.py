@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import digamma, expit, gammaln, ndtri
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import digamma, expit, gammaln, logsumexp, ndtri, wrightomega
 from scipy.stats import binom
 
 import bnp_models as bnp
@@ -105,6 +105,100 @@ def negative_binomial(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
     return Estimate(uniques * r1, uniques * r2, np.full(uniques, r1))
 
 
+def poisson_inverse_gaussian(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
+    """Cells' means are inverse Gaussian, alike in all cells (Carlson 2002).
+
+    Statistics in Transition 5, 901-925. Their mean is n / K, and their coefficient of variation is
+    by maximum likelihood over all K cells. E(exp(-t m)) of a mean m is in closed form.
+    """
+    mean, growth = cells.table.n / cells.num_cells, cells.population_size / cells.table.n
+    records, number = np.unique(cells.f.astype(int), return_counts=True)
+    empty = cells.num_cells - len(cells.f)
+
+    def minus_log_likelihood(log_variation):
+        log_p = inverse_gaussian_counts(records[-1], mean, np.exp(log_variation))
+        return -empty * log_p[0] - number @ log_p[records]
+
+    found = minimize_scalar(minus_log_likelihood, bounds=(-12, 50), method="bounded")
+    root, larger = (np.sqrt(1 + 2 * mean * np.exp(found.x) * t) for t in (1, growth))
+    log_ratio = 2 * mean / (1 + root) - 2 * mean * growth / (1 + larger)
+    r1 = np.exp(log_ratio) * root / larger
+    r2 = -np.expm1(log_ratio) * root / (mean * (growth - 1))
+    uniques = int((cells.f == 1).sum())
+    return Estimate(uniques * r1, uniques * r2, np.full(uniques, r1))
+
+
+def inverse_gaussian_counts(largest: int, mean: float, variation: float) -> np.ndarray:
+    """Log P(0), .., log P(largest) of Poisson counts whose mean is inverse Gaussian.
+
+    `variation` is the squared coefficient of variation of the mean. P(f) / P(f - 1) is a constant
+    times K_(f - 1/2) / (f K_(f - 3/2)), and the ratios of Bessel functions have a recurrence.
+    """
+    root = np.sqrt(1 + 2 * mean * variation)
+    ratio = np.ones(largest)
+    for f in range(2, largest + 1):
+        ratio[f - 1] = 1 / ratio[f - 2] + (2 * f - 3) * variation / root
+    log_ratio = np.log(mean / root * ratio / np.arange(1, largest + 1))
+    return np.append(0.0, np.cumsum(log_ratio)) - 2 * mean / (1 + root)
+
+
+def poisson_lognormal(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
+    """Cells' means are log-normal about those of independent variables (Skinner & Holmes 1998).
+
+    Journal of Official Statistics 14, 361-372. The expected mean of a cell is that of the main
+    effects; the standard deviation of its logarithm is the same in all cells, by maximum likelihood
+    over all K cells.
+    """
+    n, growth = cells.table.n, cells.population_size / cells.table.n
+    columns = [np.log(np.bincount(x, minlength=2) / n + 1e-300) for x in cells.table.codes.T]
+    log_mean = np.log(n) + sum(x[code] for x, code in zip(columns, cells.codes.T, strict=True))
+    of_all, number = _log_means_of_all(columns, n)
+
+    def minus_log_likelihood(sd):
+        seen = lognormal_moment(log_mean, cells.f, sd) - lognormal_moment(log_mean, 0, sd)
+        return -seen.sum() - number @ lognormal_moment(of_all, 0, sd)
+
+    sd = minimize_scalar(minus_log_likelihood, bounds=(1e-3, 5), method="bounded").x
+    log_mean = log_mean[cells.f == 1]
+    at_sample = lognormal_moment(log_mean, 1, sd)
+    p_unique = np.exp(lognormal_moment(log_mean, 1, sd, growth) - at_sample)
+    # E(1 / F) is the integral of E(s^(F - 1)) over s, which is taken on a log scale.
+    node, weight = np.polynomial.legendre.leggauss(40)
+    t = growth ** ((1 + node) / 2)
+    inner = np.exp([lognormal_moment(log_mean, 1, sd, x) - at_sample for x in t])
+    risk = (weight * t) @ inner * np.log(growth) / 2 / (growth - 1)
+    return Estimate(p_unique.sum(), risk.sum(), p_unique)
+
+
+def lognormal_moment(log_mean, f, sd: float, t: float = 1.0) -> np.ndarray:
+    """Log of E(m^f exp(-t m)) for log-normal m, by Gauss-Hermite quadrature about the peak."""
+    centre = log_mean - sd**2 / 2
+    peak = centre + f * sd**2
+    peak = peak - wrightomega(peak + np.log(t * sd**2)).real
+    scale = 1 / np.sqrt(t * np.exp(peak) + 1 / sd**2)
+    z, weight = np.polynomial.hermite_e.hermegauss(40)
+    log_m = peak[:, None] + scale[:, None] * z
+    terms = np.asarray(f)[..., None] * log_m - t * np.exp(log_m)
+    terms += z**2 / 2 - ((log_m - centre[:, None]) / sd) ** 2 / 2
+    return logsumexp(terms, axis=1, b=weight) + np.log(scale / sd) - np.log(2 * np.pi) / 2
+
+
+def _log_means_of_all(columns: list[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log means of all cells under independence, rounded, and the number of cells with each.
+
+    Each logarithm is rounded to a multiple of 0.02. Cells with a level that no record has are left
+    out: their mean is zero.
+    """
+    width, number = 0.02, np.ones(1)
+    place = np.array([round(np.log(n) / width)])
+    for column in columns:
+        steps = np.round(column[column > -600] / width).astype(int)
+        moved = (place[:, None] + steps).ravel()
+        place, group = np.unique(moved, return_inverse=True)
+        number = np.bincount(group, np.repeat(number, len(steps)))
+    return width * place, number
+
+
 def gaussian_copula(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
     """The sample's margins and a Gaussian copula of the levels' order; n times the uniqueness.
 
@@ -177,6 +271,8 @@ METHODS: dict[str, Callable[[bnp.data.WeightedCells, int], Estimate]] = {
     "Ewens": ewens,
     "Gaussian copula": gaussian_copula,
     "negative binomial": negative_binomial,
+    "Poisson-inverse Gaussian": poisson_inverse_gaussian,
+    "Poisson-lognormal": poisson_lognormal,
 }
 
 

@@ -36,7 +36,7 @@ def table(distinct, seed=0):
     records = np.repeat(codes, f.astype(int), axis=0)
     return bnp.data.WeightedCells(
         table=bnp.Microdata(schema, records), population_size=POPULATION, num_cells=CELLS,
-        codes=codes, f=f, weight=f / phat, weighted=True,
+        codes=codes, f=f, weight=f / phat,
     )  # fmt: skip
 
 

@@ -17,19 +17,18 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
 
 import bnp_models as bnp
-from bnp_models.evaluation.attack.household_probabilities import (
+from bnp_models.evaluation.attack.targets import over_draws
+from bnp_models.inference.convergence import figures_of
+from bnp_models.models.nested.probabilities import (
+    household_arrays,
     log_households,
     log_possible_by_size,
 )
-from bnp_models.evaluation.attack.targets import over_draws
-from bnp_models.inference.convergence import figures_of
-from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.rules.census import census_relationships
 from bnp_models.synthesis.posterior_margins import worst_margins
 
@@ -83,23 +82,8 @@ def model_of(table, classes, member_components, relative):
 def log_predictive(run, held_out):
     """(chains, draws, households) log probability of possible households, in the order of sizes."""
     data = run.model.prepare(run.table, run.conditions)
-    sizes = np.unique(run.table.sizes)
-    order, of_member = held_out.order_by_size
-    codes = np.column_stack(
-        [held_out.household_codes[order], np.searchsorted(sizes, held_out.sizes[order])]
-    )
-    members = held_out.member_codes[:, None]
-    if data.relative is not None:
-        members = data.relative.encode(held_out.household_codes[held_out.member_household], members)
-    members, index = np.unique(members[of_member, 0], axis=0, return_inverse=True)
-    evaluate = partial(
-        log_households,
-        household_rows=jnp.asarray(codes + first_rows(data.household.num_levels), jnp.int32),
-        members=jnp.asarray(members.T, jnp.int32),
-        index=jnp.asarray(index.reshape(-1), jnp.int32),
-        blocks=tuple(block.member_codes.shape[1::-1] for block in held_out.size_blocks),
-        num_levels=data.member.num_levels,
-    )
+    arrays = household_arrays(held_out, np.unique(run.table.sizes), data.relative)
+    evaluate = partial(log_households, **arrays)
     draws = run.parameters()
     shape = draws["alpha"].shape
     draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}

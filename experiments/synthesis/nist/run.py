@@ -50,11 +50,13 @@ def prepared(target):
     industries = None
     if "PINCP" in target:
         bound = top_code_bound(target)
-        for name, cuts in (("PINCP", [bound + 1]), ("POVPIP", [])):
+        for name in ("PINCP", "POVPIP"):
             counts = target[name].value_counts()
-            bins[name] = bnp.data.Bins.choose(
-                name, list(counts.index), counts.to_numpy(), BINS, cuts
-            )
+            if name == "PINCP":
+                # As many as a bin should have, so that it is a bin of its own: none crosses it.
+                at_bound = pd.to_numeric(counts.index, errors="coerce") == bound
+                counts[at_bound] = -(-len(target) // (BINS - 1))
+            bins[name] = bnp.data.Bins.choose(name, list(counts.index), counts.to_numpy(), BINS)
         above = [
             label
             for label, low in zip(bins["PINCP"].labels, bins["PINCP"].low, strict=True)
@@ -97,7 +99,7 @@ def files_of(target, number, seed, work, ordered):
         paths = {method: work / f"{area}-{method}.csv" for method in METHODS}
         if all(path.exists() for path in paths.values()):
             continue
-        names = [name for name in ordered if name in part.schema.variables]
+        names = tuple(name for name in ordered if name in part.schema.variables)
         key, began = jax.random.fold_in(jax.random.key(seed), area), time.perf_counter()
         run = bnp.sample(
             bnp.TNPLCM(components=classes, ordered=names), part, key=key, conditions=part_zeros,

@@ -11,9 +11,11 @@ from scipy.stats import nbinom
 
 from bnp_models.kernels.cells.thinning import (
     benedetti_franconi,
+    draw_counts,
     log_marginal,
     log_posterior,
     summarise,
+    tabulate,
 )
 from bnp_models.kernels.numerics.hypergeometric import beta_nodes, log_beta_expectation
 
@@ -57,6 +59,26 @@ def test_summaries_are_those_of_all_terms(x64):
         assert found.mode[i] == F[np.argmax(pmf)]
         np.testing.assert_array_equal(found.quantiles[:, i], F[np.searchsorted(reached, LEVELS)])
         np.testing.assert_allclose(found.log_total[i], -np.log(pmf[0]), rtol=1e-9, atol=1e-10)
+
+
+def test_draws_against_all_terms(x64, seed):
+    """Draws of F fall between its quantiles as often as they should; of another b they do not."""
+    table = tabulate(*columns(CASES))
+    cell = jnp.tile(jnp.arange(len(CASES)), (20_000, 1))
+    F = np.asarray(jax.jit(draw_counts)(jax.random.key(seed), table, cell))
+    for i, case in enumerate(CASES):
+
+        def fit(case, draws=F[:, i]):
+            j, pmf = all_terms(*case)
+            edges = np.unique(np.searchsorted(np.cumsum(pmf), np.linspace(0.05, 0.95, 19)))
+            counts = np.bincount(np.searchsorted(edges, draws - case[0]), minlength=len(edges) + 1)
+            cumulative = np.append(np.cumsum(pmf)[edges], 1)
+            return chi_square_p_value(counts, np.diff(cumulative, prepend=0))
+
+        # Where b is small, F is nearly always f.
+        wrong = case * np.array([1, 1, 1, 1.2 if case[3] > 1 else 10, 1.3])
+        assert F[:, i].min() >= case[0] and fit(case) > P_LIMIT
+        assert fit(wrong) < P_LIMIT
 
 
 def test_a_wrong_binomial_would_be_seen(x64):

@@ -13,13 +13,10 @@ run = bnp.sample(model, table, key=jax.random.key(0), num_chains=2, num_warmup=1
 zeros = bnp.StructuralZeros.from_frame(
     pd.DataFrame({"age": ["15-24"], "marital_status": ["Widowed"]}), table.schema
 )
-things = {"run": run, "table": table, "risk": bnp.population_risk(run, population_size=228_421)}
-try:
-    things["evaluation"] = bnp.evaluate(table, bnp.synthesize(run, 2))
-except Exception:
-    files = [bnp.Microdata.from_frame(f, schema=table.schema) for f in bnp.synthesize(run, 2)]
-    things["evaluation"] = bnp.evaluate(table, files)
-things |= {"model": model, "zeros": zeros}
+things = {
+    "run": run, "table": table, "risk": bnp.population_risk(run, population_size=228_421),
+    "evaluation": bnp.evaluate(table, bnp.synthesize(run, 2)), "model": model, "zeros": zeros,
+}  # fmt: skip
 for name, thing in things.items():
     page = len(thing._repr_html_()) if hasattr(thing, "_repr_html_") else "none"
     print(f"{name}: repr {len(repr(thing)):,} characters, _repr_html_ {page}")
