@@ -87,6 +87,8 @@ class _Checked(NamedTuple):
     """How missing values are read."""
     misclassification: Misclassification | None
     """Probabilities with which values were changed before the release."""
+    notes: list[str]
+    """Sentences on the sample for risk.json and the page."""
 
 
 def risk(command: Risk) -> int:
@@ -181,8 +183,8 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     with located(data):
         check_table(records_of(table), command.size, command.all_records, complete=False)
         check_weights_for(data, table, command.size)
-    tell_of_households(data, records_of(table))
-    return _Checked(coarsenings, ids, scores, missing_keys, misclassification)
+    notes = tell_of_households(data, records_of(table))
+    return _Checked(coarsenings, ids, scores, missing_keys, misclassification, notes)
 
 
 def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any]:
@@ -330,6 +332,7 @@ def _write_risk(
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
         "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
+        "notes": checked.notes,
     }  # fmt: skip
     summary = risk_summary(result, seed=inputs.chains.seed, **found)
 

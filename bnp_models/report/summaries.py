@@ -9,7 +9,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.documents import ABSENT
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
-from bnp_models.data.weight_classes import WeightedMicrodata, WeightsEntry
+from bnp_models.data.weight_classes import DesignWeights, WeightsEntry
 from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
@@ -64,6 +64,7 @@ def risk_summary(
     coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
     baselines: Baselines | None = None,
+    notes: Sequence[str] = (),
 ) -> ChainsRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -85,6 +86,8 @@ def risk_summary(
         An agency's limits, by which a verdict is given.
     baselines
         Classical estimates, which are set beside the model's.
+    notes
+        Further sentences on the sample, which come last among the warnings.
 
     Examples
     --------
@@ -108,7 +111,7 @@ def risk_summary(
         cells=schema.num_cells,
         sample_uniques=risk.sample_uniques,
         missing=_of_missing(risk),
-        weights=_of_weights(risk.run),
+        weights=entry_of_weights(risk.run),
         **entries_of_chains(run, risk, diagnosis, (checks, validation), limits, seed),
         **of_region,
         checks=None if checks is None else checks.document(),
@@ -118,7 +121,7 @@ def risk_summary(
         contributions=contributions(risk, coarser or {}),
         **({} if baselines is None else baselines.document()),
         what_if=None if coarser is None else what_if(coarser),
-        warnings=warnings_with(diagnosis, checks, validation),
+        warnings=[*warnings_with(diagnosis, checks, validation), *notes],
         **timing(run),
     )
 
@@ -329,7 +332,7 @@ def run_summary(
     """
     check_kind(Run, "run_summary(run)", run=run)
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
-    weights, of_weights = weight_warnings(run), _of_weights(run)
+    weights, of_weights = weight_warnings(run), entry_of_weights(run)
     run = sample_law(run)
     persons, conditions = persons_of(run.table), run.conditions
     schema = persons.schema
@@ -406,14 +409,14 @@ def stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
     )
 
 
-def _of_weights(run: Run) -> WeightsEntry | None:
+def entry_of_weights(run: Run) -> WeightsEntry | None:
     """Entry "weights" of a sample with design weights; nothing of another."""
-    return run.table.document() if isinstance(run.table, WeightedMicrodata) else None
+    return run.table.document() if isinstance(run.table, DesignWeights) else None
 
 
 def weight_warnings(run: Run) -> list[str]:
     """Sentences on the design weights of a sample that has some."""
-    return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
+    return run.table.warnings() if isinstance(run.table, DesignWeights) else []
 
 
 def timing(run: Run) -> dict[str, Any]:
