@@ -1,4 +1,4 @@
-"""Recodings of the levels of a sample before a model is fitted, as later steps need them."""
+"""Changes of a sample before a model is fitted, as later steps need them."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from bnp_models.data.identifying import values_of_one
 from bnp_models.data.label_numbers import OwnLevel
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.respelling import with_decimal_commas
 from bnp_models.data.schema import Label
 from bnp_models.models.model import Model
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Recodings of the levels of a sample before a model was fitted."""
+    """Recodings of the levels of a sample, and edits of its values, before a model was fitted."""
 
     original: Records
     """Records, or persons, as they were read."""
@@ -26,6 +27,9 @@ class Changes:
     """Recoding of their variables."""
     decimal_commas: tuple[str, ...] = ()
     """Variables whose numbers have a decimal comma in the sample, and in files made of it."""
+    edits: pd.DataFrame | None = None
+    """Values of impossible records that were set free, as they were read: `row`, 0-based,
+    `variable`, `value`; None if impossible records were refused."""
 
     @property
     def all(self) -> dict[str, Merged]:
@@ -63,13 +67,30 @@ class Changes:
         changed: dict[str, Any] = {"groups": tuple(groups)} if "groups" in vars(model) else {}
         return dataclasses.replace(model, **changed)
 
+    def edited(self, fields: pd.DataFrame) -> "Changes":
+        """These changes and edits of values: the records as they were read lose them.
+
+        Parameters
+        ----------
+        fields
+            The `row` and `variable` of each value.
+        """
+        schema, codes = self.original.schema, self.original.codes.copy()
+        columns = [schema.variables.index(name) for name in fields["variable"]]
+        codes[fields["row"], columns] = -1
+        read = with_decimal_commas(self._read, self.decimal_commas)
+        places = zip(fields["row"], fields["variable"], strict=True)
+        values = [read[name].iloc[row] for row, name in places]
+        edits = fields[["row", "variable"]].assign(value=pd.Series(values, dtype=object))
+        return dataclasses.replace(self, original=self.original.recoded(schema, codes), edits=edits)
+
     @property
     def _levels(self) -> tuple[tuple[str, ...], tuple[tuple[Label, ...], ...]]:
         """Variables and levels as they were read."""
         return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
-        """Bins and merged levels, for run.json."""
+        """Bins, merged levels and numbers of edits, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
         own = {name: [label for label in of.labels if isinstance(label, OwnLevel)]
                for name, of in self.all.items()}  # fmt: skip
@@ -78,7 +99,23 @@ class Changes:
             "merged": self.merged_groups,
             "own_levels": {name: labels for name, labels in own.items() if labels},
         }
-        return {k: v for k, v in found.items() if v}
+        numbers = {} if self.edits is None else {"edited": self.num_edited}
+        return {k: v for k, v in found.items() if v} | numbers
+
+    @property
+    def num_edited(self) -> dict[str, Any]:
+        """Numbers of records and of values that were edited, and of values by variable."""
+        edits = self.edits
+        if edits is None:
+            return {}
+        counts = edits["variable"].value_counts(sort=False)
+        return {
+            "records": int(edits["row"].nunique()),
+            "values": len(edits),
+            "by_variable": {
+                name: int(counts[name]) for name in self.original.schema.variables if name in counts
+            },
+        }
 
     @property
     def merged_groups(self) -> dict[str, dict[str, list[str]]]:

@@ -261,7 +261,8 @@ class Impute(Command):
     """``bnp-models impute``."""
 
     name: ClassVar = "impute"
-    first: ClassVar = (*_FIRST, "datasets", "format")
+    first: ClassVar = (*_FIRST, "edit", "datasets", "format")
+    heading: ClassVar = "data sets"
     help: ClassVar = "complete the missing values of a sample, several times"
     description: ClassVar = (
         "Complete the missing values (empty cells) of a sample of categorical microdata several "
@@ -269,9 +270,15 @@ class Impute(Command):
         "values are. No completed record is in a structural zero."
     )
     epilog: ClassVar = (
-        "Writes imputed_1.csv and so on, run.json, run.toml, posterior.nc and report.html to DIR."
+        "Writes imputed_1.csv and so on, run.json, run.toml, posterior.nc and report.html to DIR; "
+        "with --edit also edits.csv."
     )
 
+    edit: bool = switch(
+        "with --conditions: correct the impossible records, which are refused otherwise. The "
+        "fewest values of each that must change for it to be possible are imputed like missing "
+        "ones, and edits.csv lists them. Among several smallest sets of values, one is chosen at "
+        "random by --seed. Not for households")  # fmt: skip
     made: Datasets = part(
         Datasets, only=("format", "datasets"),
         datasets="number of data sets, each from a different draw of the parameters (default: 5)",

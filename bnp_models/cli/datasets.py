@@ -20,6 +20,8 @@ from bnp_models.cli.models import counts_cells
 from bnp_models.cli.options import UsageError, about, flag
 from bnp_models.cli.outputs import (
     dataset_names,
+    edited_lines,
+    edits_file,
     recoding_file,
     remove_datasets,
     warning_lines,
@@ -194,6 +196,8 @@ def impute(command: Impute) -> int:
                 "--missing)"
             )
         )
+        if command.edit:
+            but += ", and no record is impossible"
         raise MicrodataError(f"{but}, so there is nothing to impute", file=command.data.sample)
     return _make_datasets(command, inputs)
 
@@ -286,11 +290,13 @@ def _write_datasets(
             seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
             merged=changes.merged_groups,
-            values_of_one=shares, kept=keep, notes=notes,
+            values_of_one=shares, kept=keep, notes=notes, edited=changes.num_edited,
         ),
+        **edits_file(changes),
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
-    said = _renamed_message(made.format, renamed) + warning_lines(summary["warnings"])
+    said = edited_lines(changes) + _renamed_message(made.format, renamed)
+    said += warning_lines(summary["warnings"])
     of_persons = not isinstance(run.table, Households)
     good_for = None if imputed or keep else _good_for(made.chosen_method, of_persons)
     return _datasets_message(run, frames, names, said, out, imputed, good_for)

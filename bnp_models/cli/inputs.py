@@ -68,6 +68,7 @@ def checked_input(command: Sampling) -> Inputs:
             beside=_beside(command), keep_missing=keep_missing,
             takes_zeros=model.conditions_type is not None,
             draws_in_bins=isinstance(command, Synthesize | Impute),
+            edit_seed=chains.seed if isinstance(command, Impute) and command.edit else None,
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
@@ -111,6 +112,8 @@ def check_options(command: Sampling) -> None:
     """Refuse options that are not the model's."""
     data, fit = command.data, command.fit
     given, model = values_of(fit), fit.chosen_model
+    if isinstance(command, Impute) and command.edit:
+        _check_edit(command)
     if model in HOUSEHOLD_MODELS:
         if fit.households.household is None:
             raise UsageError(
@@ -150,6 +153,21 @@ def check_options(command: Sampling) -> None:
                 f"{flag(name)}: is used only with structural zeros; add --conditions, or leave "
                 f"{flag(name)} out"
             )
+
+
+def _check_edit(command: Impute) -> None:
+    """Refuse to edit without structural zeros, by which it is known what is impossible."""
+    model = command.fit.chosen_model
+    if model in HOUSEHOLD_MODELS:
+        raise UsageError(
+            f"--edit: cannot be used with --model {model}; it edits single records, "
+            "and not households that break a rule. Leave it out"
+        )
+    if command.data.conditions is None:
+        raise UsageError(
+            "--edit: needs the file of structural zeros that says which records are impossible; "
+            "add --conditions, or leave --edit out"
+        )
 
 
 def _check_unused(fit: Fit) -> None:

@@ -1,17 +1,19 @@
 """Outputs of a command: the names of its files, and the lines that it prints about a risk."""
 
+import functools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import numbered
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, counts_cells
 from bnp_models.cli.parts import Data
 from bnp_models.data.display import counted
 from bnp_models.data.recoding import Recoding
-from bnp_models.data.writing import FORMATS
+from bnp_models.data.writing import FORMATS, write_table
 
 OUTPUTS = {
     "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
@@ -21,6 +23,8 @@ OUTPUTS = {
 }
 
 _RECODING = "recoding.csv"
+
+EDITS = "edits.csv"
 
 _TABLES = ("records", "cells", "households")
 
@@ -33,6 +37,8 @@ def output_names(command: Sampling) -> tuple[str, ...]:
     """Names of all files of a finished run."""
     names = OUTPUTS[command.name]
     kept = (_RECODING,) if command.data.keep_recoding else ()
+    if isinstance(command, Impute) and command.edit:
+        kept = (EDITS, *kept)
     if isinstance(command, Risk):
         tables = () if command.output.no_records else table_names(command)
         return (*(x for x in names if x != "records.csv"), *tables, *kept)
@@ -42,6 +48,26 @@ def output_names(command: Sampling) -> tuple[str, ...]:
 def recoding_file(data: Data, recoding: Recoding) -> dict[str, Callable]:
     """Return the file name of the recoding and the function that writes it, if it is to be kept."""
     return {_RECODING: recoding.to_file} if data.keep_recoding else {}
+
+
+def edits_file(changes: Changes) -> dict[str, Callable]:
+    """Return the name of the file of edits and the function that writes it, if any were asked."""
+    edits = changes.edits
+    return {} if edits is None else {EDITS: functools.partial(write_table, edits)}
+
+
+def edited_lines(changes: Changes) -> list[str]:
+    """Line on the values of impossible records that were set free, if that was asked for."""
+    number = changes.num_edited
+    if not number:
+        return []
+    if not number["records"]:
+        return ["edited: no record is impossible"]
+    by_variable = ", ".join(f"{name} {count:,}" for name, count in number["by_variable"].items())
+    return [
+        f"edited: {counted(number['values'], 'value')} of "
+        f"{counted(number['records'], 'impossible record')} ({by_variable}), which are in {EDITS}"
+    ]
 
 
 def table_name(command: Risk) -> str:
@@ -60,7 +86,7 @@ def table_names(command: Risk) -> tuple[str, ...]:
 def remove_outputs(command: Sampling, out: Path) -> None:
     """Remove what an earlier run left in the folder, of another model too."""
     tables = {f"{stem}.{kind}" for stem in _TABLES for kind in FORMATS}
-    for name in {*OUTPUTS[command.name], *output_names(command), *tables, _RECODING}:
+    for name in {*OUTPUTS[command.name], *output_names(command), *tables, _RECODING, EDITS}:
         if not (out / name).is_dir():
             (out / name).unlink(missing_ok=True)
 

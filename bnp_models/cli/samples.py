@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.cli.changes import Changes
 from bnp_models.cli.column_checks import refuse_design, refuse_identifying, tell_of_settled
@@ -35,6 +36,7 @@ from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.edits import fewest_edits
 from bnp_models.zeros.settled import (
     NOT_APPLICABLE,
     empty_as_level,
@@ -59,6 +61,7 @@ def read_sample(
     keep_missing: bool = False,
     takes_zeros: bool = False,
     draws_in_bins: bool = False,
+    edit_seed: int | None = None,
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
 
@@ -77,6 +80,8 @@ def read_sample(
         are missing by design.
     draws_in_bins
         Whether numbers will be drawn within the bins of --bins.
+    edit_seed
+        Seed with which impossible records are edited; None: they are refused.
     """
     table: Records
     reading = reading_of(data)
@@ -107,15 +112,29 @@ def read_sample(
         table = weighted_microdata(table, weights)
     drawn = changes.bins if draws_in_bins else ()
     conditions = conditions_of(data, records_of(table), of_levels, drawn)
-    if conditions is None:
-        return table, None, changes
-    with errors_in(data.conditions or data.sample):
-        # Compiled now: conditions that make too many boxes are refused before anything is done.
-        _ = conditions.feasible, [group.impossible for group in conditions.groups]
-        _ = conditions.equivalences
-    with located(data):
-        conditions.require_feasible(table)
+    if conditions is not None:
+        with errors_in(data.conditions or data.sample):
+            # Compiled now: conditions that make too many boxes are refused before anything is done.
+            _ = conditions.feasible, [group.impossible for group in conditions.groups]
+            _ = conditions.equivalences
+    if edit_seed is not None:
+        return _edited(table, conditions, changes, edit_seed)
+    if conditions is not None:
+        with located(data):
+            conditions.require_feasible(table)
     return table, conditions, changes
+
+
+def _edited(
+    table: Records, conditions: StructuralZeros | None, changes: Changes, seed: int
+) -> tuple[Records, StructuralZeros | None, Changes]:
+    """Records without the values that make them impossible, the conditions, and changes."""
+    if conditions is None:
+        # They exclude nothing among the levels of the sample.
+        return table, None, changes.edited(pd.DataFrame({"row": [], "variable": []}, dtype=object))
+    assert isinstance(table, Microdata)
+    edits = fewest_edits(table, conditions, seed=seed)
+    return edits.table, conditions, changes.edited(edits.fields)
 
 
 def conditions_of(

@@ -365,6 +365,17 @@ class RunSummary(Document):
     sweeps_per_second: SweepsPerSecond | None
 
 
+class EditsEntry(Document):
+    """Values of impossible records that impute --edit set free."""
+
+    records: int
+    """Records that were impossible."""
+    values: int
+    """Values that were set free."""
+    by_variable: Mapping[str, int]
+    """Values that were set free, by variable."""
+
+
 class RunDocument(Document):
     """run.json of bnp-models risk, synthesize, impute, protect and compare."""
 
@@ -442,6 +453,8 @@ class RunDocument(Document):
     """Levels that were merged, by variable and new level."""
     own_levels: Mapping[str, Sequence[str]] | None = None
     """Values that are levels of their own, apart from the numbers, by variable."""
+    edited: EditsEntry | None = None
+    """Option of impute: impossible records that were edited."""
     validate: int | None = ABSENT
     """Option of risk: number of parts of the sample."""
     ties: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])] | None = None

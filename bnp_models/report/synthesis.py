@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ def render_synthesis_report(
     values_of_one: Mapping[str, float] | None = None,
     kept: Sequence[str] = (),
     notes: Sequence[str] = (),
+    edited: Mapping[str, Any] | None = None,
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -77,6 +78,9 @@ def render_synthesis_report(
         Columns that every record keeps, where the data are partially synthetic.
     notes
         More sentences that are to be read before use.
+    edited
+        Numbers of `records` and `values` of the sample that were set free, because the records
+        were impossible, and of values `by_variable`.
 
     Returns
     -------
@@ -121,6 +125,7 @@ def render_synthesis_report(
         and "weights" not in summary
         and can_attack(run.model),
         kept=kept,
+        edited=edited or {},
         merged=merged or {},
         values_of_one=values_of_one or {},
         model_share=MODEL_SHARE,

@@ -1,4 +1,6 @@
 from .coding import Coding as Coding
+from .edits import Edits as Edits
+from .edits import fewest_edits as fewest_edits
 from .equivalences import Equivalence as Equivalence
 from .settled import Settled as Settled
 from .settled import empty_as_level as empty_as_level

@@ -366,7 +366,7 @@ class StructuralZeros:
         MicrodataError
             It names the first such record, its values and the condition they break.
         """
-        bad = self._impossible_rows(table)
+        bad = self.impossible_rows(table)
         if not bad.size:
             return
         first = int(bad[0])
@@ -377,8 +377,9 @@ class StructuralZeros:
         _, why = self._why(*table.codes_at(bad[:1]))
         raise MicrodataError(
             f"{why}; {number} of {table.n} records are "
-            f"impossible{rows}; correct the records or the conditions, or leave these records out "
-            "(bnp-models conditions check --possible FILE writes a file without them)",
+            f"impossible{rows}; correct the records or the conditions, leave these records out "
+            "(bnp-models conditions check --possible FILE writes a file without them), or have the "
+            "fewest values that must change imputed (bnp-models impute --edit)",
             row=first,
         )
 
@@ -397,14 +398,25 @@ class StructuralZeros:
             0-based row of the first condition that it breaks, -1 where only several together do;
             `why`, in words; and its values.
         """
-        bad = self._impossible_rows(table)
+        bad = self.impossible_rows(table)
         codes = table.codes_at(bad)
         found = pd.DataFrame(map(self._why, codes), columns=["condition", "why"])
         found.insert(0, "row", bad)
         return pd.concat([found, Microdata(self.schema, codes).to_frame()], axis=1)
 
-    def _impossible_rows(self, table: Records) -> np.ndarray:
-        """Rows of the records that are impossible, ascending; of cells, their first records'."""
+    def impossible_rows(self, table: Records) -> np.ndarray:
+        """Return the rows of the records that are impossible, or that nothing can complete.
+
+        Parameters
+        ----------
+        table : Microdata or ContingencyTable
+            Records of the same variables and levels.
+
+        Returns
+        -------
+        (k,) int64 array
+            0-based, ascending; of a contingency table, the first row of each impossible cell.
+        """
         if table.schema != self.schema:
             raise MicrodataError(
                 "the conditions were coded for other variables or levels than the records'; make "

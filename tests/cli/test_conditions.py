@@ -76,6 +76,7 @@ def test_commands_advise_it_and_take_its_file(workers, capsys):
     said = capsys.readouterr().err
     assert "cannot occur together (row 0 of the conditions)" in said
     assert "3 of 200 records are impossible" in said and "conditions check --possible FILE" in said
+    assert "bnp-models impute --edit" in said
     assert main(["conditions", "check", *on_columns(folder), "--out", str(folder / "bad.csv"),
                  "--possible", str(folder / "good.csv")]) == 0  # fmt: skip
     assert main(["risk", str(folder / "good.csv"), *on_columns(folder)[1:], *out]) == 0

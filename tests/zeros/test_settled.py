@@ -86,7 +86,7 @@ def test_other_values_that_are_missing_stay_so():
     assert labels.loc[others, "job"].isna().all()
     # Nobody of 15 and over is known to have the level: it is tied on both sides.
     zeros = not_applicable_zeros(made)
-    assert not zeros._impossible_rows(made).size
+    assert not zeros.impossible_rows(made).size
     kept = keep_empty(made).to_frame()
     assert (kept.loc[others, "job"] == EMPTY).all() and not kept.isna().any(axis=None)
 
@@ -145,7 +145,7 @@ def test_ties_leave_what_occurs_and_nothing_else():
     frame = people().assign(sex="f")
     made = empty_as_level(coded(frame), find_settled(coded(frame)))
     zeros = not_applicable_zeros(made)
-    assert not zeros._impossible_rows(made).size
+    assert not zeros.impossible_rows(made).size
     every = pd.MultiIndex.from_product(made.schema.levels, names=made.schema.variables)
     cells = every.to_frame(index=False)
     cells = bnp.Microdata.from_frame(cells, levels=made.schema)
