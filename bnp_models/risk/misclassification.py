@@ -23,10 +23,13 @@ What is approximated:
 - The sampling fraction is taken as small. With a large one the estimate is too high, by a factor of
   up to about (1 - pi M_jj) / (1 - pi).
 - The probability that a released value is the record's own is taken as M_jj. By Bayes' theorem it
-  is M_jj p_j / p~_j, with the probabilities of cell j before and after the change, which are equal
-  for invariant PRAM. The estimate is therefore too high in rare cells that gain records by the
-  change, also because nobody may have the true values of such a cell, and too low in rare cells
-  that lose records. In cells with many persons the factor cancels in r_2, but not in r_1.
+  is M_jj p_j / p~_j, with the probabilities of cell j before and after the change. The estimate is
+  therefore too high in rare cells that gain records by the change, and too low in rare cells that
+  lose records. In cells with many persons the factor cancels in r_2, but not in r_1.
+- The formula is for an intruder who knows a person with the values of the cell. Some released cells
+  are those of nobody's true values, so that no match is made; which ones, the released file does
+  not tell. They are counted all the same, and tau_1 and tau_2 are too high by their part, which may
+  be a third or more of a sparse table.
 - Variables are taken as changed independently. Swapping changes several variables of a record
   together; the probability that none of them is changed is then that of one variable, and the
   matrix of only this one is to be given. Swapping also keeps all counts of the levels, so that
