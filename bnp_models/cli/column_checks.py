@@ -53,14 +53,19 @@ def tell_of_settled(data: Data, table: Records, takes_zeros: bool) -> None:
     )  # fmt: skip
 
 
-def tell_of_households(data: Data, table: Records) -> None:
+def tell_of_households(data: Data, table: Records) -> list[str]:
     """Say that the persons of a sample look like members of households, if they do.
 
     Looked at are columns with a usual name of identifiers of households, then the key variables,
     and then the columns that are no key variables.
+
+    Returns
+    -------
+    notes
+        The sentence without the command that it advises, for the results; empty if there is none.
     """
     if not isinstance(table, Microdata):
-        return
+        return []
     beside = {data.id, data.weights, *table.schema.variables}
     # Only columns that can be read: with a name of their own.
     times = Counter(columns_of_file(data.sample, reading_of(data)))
@@ -88,22 +93,27 @@ def tell_of_households(data: Data, table: Records) -> None:
         )
         number = " number the households in a column hid, and"
     else:
-        return
+        return []
     shared = [name for name in grouping.same if name != column]
     variables = f" --household-variables {as_option(shared)}" if shared else ""
     chosen = [name for name in data.variables or () if name != column]
-    left_out = [name for name in (*data.drop, data.id, data.weights) if name not in (None, column)]
+    left_out = [name for name in (*data.drop, data.id) if name not in (None, column)]
     if chosen:
         variables += f" --variables {as_option(chosen)}"
     elif left_out:
         variables += f" --drop {as_option(left_out)}"
+    if data.weights not in (None, column):
+        variables += f" --weights {as_option([data.weights])}"
+    said = (
+        f"{how} ({grouping.size:.1f} persons each), and whoever knows all members of a household "
+        f"may find it; this risk takes each person alone. For the risk of households,{number}"
+    )
+    asked = f"--household {as_option([column])}{variables}"
     _LOG.warning(
-        "%s: %s (%.1f persons each), and whoever knows all members of a household may find it; "
-        "this risk takes each person alone. For the risk of households,%s type: bnp-models risk %s "
-        "--household %s%s --population-size NUMBER_OF_HOUSEHOLDS --out DIR",
-        data.sample, how, grouping.size, number, shlex.quote(str(data.sample)),
-        as_option([column]), variables,
+        "%s: %s type: bnp-models risk %s %s --population-size NUMBER_OF_HOUSEHOLDS --out DIR",
+        data.sample, said, shlex.quote(str(data.sample)), asked,
     )  # fmt: skip
+    return [f"{said} use bnp-models risk with {asked}"]
 
 
 def _columns(data: Data, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | np.ndarray]]:

@@ -134,6 +134,13 @@ class Risk(OfPopulation):
         "may be missing. wildcard: the values were suppressed, and each matches every value; a "
         "record is unique if no other record agrees with it on the variables of which both have a "
         "value. Use wildcard for files that protect has written (default: random)")  # fmt: skip
+    misclassification: "Source | None" = option("FILE", help=
+        "file of the probabilities with which values were changed at random before SAMPLE was "
+        "released, as by PRAM or swapping, with the columns variable, true, released and "
+        "probability: the probability that the true level is released as the other. Those of each "
+        "true level sum to 1; a level without rows is never changed. All figures, and the verdict, "
+        "then count a record only if its values are its own. If several columns were swapped "
+        "together, give only one of them (docs/reading.md)")  # fmt: skip
     baselines: bool = switch(
         "also compute classical estimates of the risk, which takes a few seconds: that of "
         "Benedetti and Franconi, and those of Poisson log-linear models with main effects, with "

@@ -88,6 +88,7 @@ def _connect(given: Processes, chains: Chains) -> None:
 _POSITIONAL = ("sample", "original", "synthetic")
 _OPTIONS = (
     "sample", "original", "levels", "recode_by", "conditions", "roles", "population", "holdout",
+    "misclassification",
 )  # fmt: skip
 
 

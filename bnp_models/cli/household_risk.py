@@ -13,9 +13,12 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import HOUSEHOLD_MODELS, MODELS_OF
 from bnp_models.cli.options import refuse
 from bnp_models.cli.outputs import table_names, verdict_lines, warning_lines, written_line
+from bnp_models.cli.population import weights_of, with_population
 from bnp_models.cli.release import limits_of, release_settings
 from bnp_models.cli.risk_files import write_risk
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
+from bnp_models.cli.samples import check_weights_for
+from bnp_models.data.households import Households
 from bnp_models.data.writing import write_table
 from bnp_models.inference.run import is_of_households
 from bnp_models.report.households import household_risk_summary, write_household_report
@@ -46,6 +49,7 @@ def options_of_records(command: Risk) -> dict[str, object]:
         "validate": command.validate is not None, "what-if": command.what_if,
         "keys": command.keys, "id": command.data.id, "all-records": command.all_records,
         "suda": command.suda is not None, "missing-keys": command.missing_keys,
+        "misclassification": command.misclassification,
     }  # fmt: skip
 
 
@@ -56,8 +60,11 @@ def run_household_risk(command: Risk) -> int:
         "cannot be used for the risk of households (--household); leave it out",
     )
     inputs = checked_input(command)
+    command = with_population(command, weights_of(inputs.table))
+    assert isinstance(inputs.table, Households)
     with located(command.data):
         check_households(inputs.model, inputs.table, command.size)
+        check_weights_for(command.data, inputs.table, command.size)
     settings = recorded_settings(
         command, inputs, population_size=command.size, ties=command.ties,
         **release_settings(command),

@@ -125,10 +125,11 @@ def check_options(command: Sampling) -> None:
                 f"{data.zeros}: the {model} model takes --rules instead; write a combination "
                 "that is impossible for one person as a rule about each person"
             )
-    if data.weights is not None and model in HOUSEHOLD_MODELS:
+    if data.weights is not None and model in HOUSEHOLD_MODELS and command.name != "risk":
         raise UsageError(
-            f"--weights: the {model} model takes no design weights, because it treats "
-            "households as a simple random sample; leave --weights out"
+            "--weights: synthetic households are made without design weights, because the files "
+            "have as many households of each size as the sample; leave --weights out, or use them "
+            "for the risk of households (bnp-models risk)"
         )
     for names, models in ((HOUSEHOLD_OPTIONS, HOUSEHOLD_MODELS), (CELL_OPTIONS, CELL_MODELS)):
         for name in names if model not in models else ():

@@ -135,10 +135,11 @@ def warning_lines(warnings: Sequence[str]) -> list[str]:
 def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
     """Lines that say what was found, and what was written."""
     tau1 = summary["tau1"]
+    own = " and to have their own values" if "misclassification" in summary else ""
     lines = [
         f"{summary['sample_uniques']:,} of {summary['n']:,} records are unique in the sample; of "
-        f"these, {tau1['mean']:.1f} are expected to be unique among {summary['population_size']:,} "
-        f"(95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
+        f"these, {tau1['mean']:.1f} are expected to be unique among {summary['population_size']:,}"
+        f"{own} (95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
     ]
     if "usable" in summary:
         lines.append(summary["usable"]["why"])

@@ -170,7 +170,8 @@ class Data:
         "each record")  # fmt: skip
     weights: str | None = option("COLUMN", help=
         "column of the design weights: the number of persons of the population that each record "
-        "stands for (default: the same number for all records)")  # fmt: skip
+        "stands for; for the risk of households, the number of households that each household "
+        "stands for, in the rows of all its persons (default: all the same)")  # fmt: skip
     conditions: "Source | None" = option("FILE", help=
         "file of structural zeros, for models that take them: the header names variables, and each "
         "row is a combination that cannot occur. An empty cell stands for any value, and a cell "

@@ -12,7 +12,7 @@ from bnp_models.cli.parts import Data
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weight_classes import DesignWeights
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,22 +27,16 @@ def require_population(command: Risk | Protect) -> None:
     UsageError
         It says what is needed.
     """
-    if isinstance(command, Risk) and command.fit.households.household is not None:
-        if command.population_size is None:
-            raise UsageError(
-                "--population-size: is needed: the number of households in the population, "
-                "including those in the sample"
-            )
-    elif command.population_size is None and command.data.weights is None:
+    if command.population_size is None and command.data.weights is None:
         raise UsageError(
-            "--population-size: is needed: the number of persons in the population, including "
-            "those in the sample; or give --weights, if the weights add up to it"
+            f"--population-size: is needed: the number of {_units(command)} in the population, "
+            "including those in the sample; or give --weights, if the weights add up to it"
         )
 
 
 def weights_of(table: Records | Households) -> np.ndarray | None:
-    """Design weights (n,) of the records, None if they have none."""
-    return table.weights if isinstance(table, WeightedMicrodata) else None
+    """Design weights (n,) of the records or households, None if they have none."""
+    return table.weights if isinstance(table, DesignWeights) else None
 
 
 def with_population(command: Sized, weights: np.ndarray | None) -> Sized:
@@ -57,22 +51,29 @@ def with_population(command: Sized, weights: np.ndarray | None) -> Sized:
     if command.population_size is not None:
         return command
     assert weights is not None
-    return dataclasses.replace(command, population_size=_sum_of(command.data, weights))
+    size = _sum_of(command.data, weights, _units(command))
+    return dataclasses.replace(command, population_size=size)
 
 
-def _sum_of(data: Data, weights: np.ndarray) -> int:
-    """The sum of design weights, as a number of persons, which is said."""
+def _units(command: Risk | Protect) -> str:
+    """What the size of the population counts: persons, or households."""
+    of_households = isinstance(command, Risk) and command.fit.households.household is not None
+    return "households" if of_households else "persons"
+
+
+def _sum_of(data: Data, weights: np.ndarray, units: str) -> int:
+    """The sum of design weights, as a number of persons or households, which is said."""
     total = round(float(weights.sum()))
     if total <= len(weights):
         raise MicrodataError(
-            f"the weights add up to {total:,}, and there are {len(weights):,} records: these "
-            "weights do not count the persons of the population; give --population-size, and "
-            "weights that add up to it",
+            f"the weights add up to {total:,}, and there are {len(weights):,} "
+            f"{'records' if units == 'persons' else units}: these weights do not count the {units} "
+            "of the population; give --population-size, and weights that add up to it",
             file=data.sample, column=data.weights,
         )  # fmt: skip
     _LOG.warning(
         "%s: --population-size is not given; the weights in column %r add up to %s, and this is "
-        "taken for the number of persons in the population",
-        data.sample, data.weights, f"{total:,}",
+        "taken for the number of %s in the population",
+        data.sample, data.weights, f"{total:,}", units,
     )  # fmt: skip
     return total

@@ -52,8 +52,13 @@ from bnp_models.risk.coarsening import (
 from bnp_models.risk.coarser_risk import CoarserRisk, coarsen
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.likelihood import early_diagnosis
+from bnp_models.risk.misclassification import Misclassification
 from bnp_models.risk.missing_keys import MISSING_KEYS, num_incomplete
-from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
+from bnp_models.risk.population import (
+    PopulationRisk,
+    population_risk,
+    tau1_monitor,
+)
 from bnp_models.risk.rare_combinations import check_combinations
 from bnp_models.risk.special_uniques import suda
 from bnp_models.risk.validation import Validation, validate_within
@@ -80,6 +85,10 @@ class _Checked(NamedTuple):
     """SUDA scores of the records."""
     missing_keys: str
     """How missing values are read."""
+    misclassification: Misclassification | None
+    """Probabilities with which values were changed before the release."""
+    notes: list[str]
+    """Sentences on the sample for risk.json and the page."""
 
 
 def risk(command: Risk) -> int:
@@ -102,6 +111,12 @@ def risk(command: Risk) -> int:
             "out",
         )
         return with_strictness(command.limits, run_cell_risk(command), document)
+    if command.misclassification is not None:
+        refuse(
+            {"keys": command.keys, "what-if": command.what_if, "baselines": command.baselines},
+            "cannot be used with --misclassification, which corrects only the risk of the whole "
+            "key by the model; leave it out",
+        )
     command = _with_keys(command)
     inputs = checked_input(command)
     command = with_population(command, weights_of(inputs.table))
@@ -112,6 +127,7 @@ def risk(command: Risk) -> int:
         ties=command.ties,
         all_records=command.all_records,
         missing_keys=checked.missing_keys,
+        misclassification=checked.misclassification,
         progress=shows_progress(command.output),
     )
     write = functools.partial(_write_risk, command, inputs, checked)
@@ -163,11 +179,12 @@ def _checked(command: Risk, inputs: Inputs) -> _Checked:
     ids = read_ids(data, command.all_records)
     scores = _suda(command, records_of(table))
     missing_keys = _reading_of_missing(command, records_of(table))
+    misclassification = _misclassification(command, records_of(table))
     with located(data):
         check_table(records_of(table), command.size, command.all_records, complete=False)
         check_weights_for(data, table, command.size)
-    tell_of_households(data, records_of(table))
-    return _Checked(coarsenings, ids, scores, missing_keys)
+    notes = tell_of_households(data, records_of(table))
+    return _Checked(coarsenings, ids, scores, missing_keys, misclassification, notes)
 
 
 def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any]:
@@ -178,19 +195,39 @@ def _settings(command: Risk, inputs: Inputs, checked: _Checked) -> dict[str, Any
         ties=command.ties, coarsenings=list(checked.coarsenings), baselines=command.baselines,
         all_records=command.all_records, suda=command.suda, **release_settings(command),
         **({"missing_keys": checked.missing_keys} if missing else {}),
+        **_of_misclassification(command),
     )  # fmt: skip
+
+
+def _of_misclassification(command: Risk) -> dict[str, str | None]:
+    """Settings of a file of misclassification probabilities; none without one."""
+    file = command.misclassification
+    if file is None:
+        return {}
+    return {"misclassification": str(file), "misclassification_sha256": file.digest}
 
 
 def _monitor(command: Risk, inputs: Inputs) -> Monitor | None:
     """Function that puts tau_1 on the progress bar.
 
-    None for a sample with weights, which it would take for a simple one, or with missing values.
+    None for a sample with weights, which it would take for a simple one, with missing values, or
+    with values that were changed.
     """
     table = persons_of(inputs.table)
-    if isinstance(table, WeightedMicrodata) or table.has_missing:
+    changed = command.misclassification is not None
+    if isinstance(table, WeightedMicrodata) or table.has_missing or changed:
         return None
     assert isinstance(inputs.model, PredictsCells)
     return tau1_monitor(inputs.model, table, command.size, conditions=inputs.conditions)
+
+
+def _misclassification(command: Risk, table: Records) -> Misclassification | None:
+    """Probabilities with which values were changed, where they are given."""
+    file = command.misclassification
+    if file is None:
+        return None
+    with about("--misclassification"):
+        return Misclassification.from_file(file, table.schema)
 
 
 def _reading_of_missing(command: Risk, table: Records) -> str:
@@ -205,7 +242,11 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
     if not table.has_missing:
         return reading
     refuse(
-        {"validate": command.validate is not None, "baselines": command.baselines},
+        {
+            "validate": command.validate is not None,
+            "baselines": command.baselines,
+            "misclassification": command.misclassification,
+        },  # fmt: skip
         "cannot be used if values of key variables are missing; leave it out, or complete the "
         "records with bnp-models impute",
     )
@@ -227,7 +268,13 @@ def _reading_of_missing(command: Risk, table: Records) -> str:
 
 
 def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
-    """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
+    """Coarser keys: sets of key variables, those asked for, and each variable dropped.
+
+    None for a file with values that were changed, whose coarser levels change with other
+    probabilities.
+    """
+    if command.misclassification is not None:
+        return {}
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     assert not isinstance(conditions, Rules)
     with about("--keys"):
@@ -285,6 +332,7 @@ def _write_risk(
         "coarser": _coarser(command, inputs, checked, result), "limits": limits_of(command.limits),
         "baselines": baselines(baseline_cells(run.table, command.size))
         if command.baselines else None,
+        "notes": checked.notes,
     }  # fmt: skip
     summary = risk_summary(result, seed=inputs.chains.seed, **found)
 

@@ -16,6 +16,7 @@ from bnp_models.cli.options import plain, values_of
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parts import STOPPING
 from bnp_models.data.households import Households
+from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
 from bnp_models.inference import processes
@@ -79,7 +80,7 @@ def _forecast(run: Run, diagnosis: Diagnosis) -> str:
     """Sentence on how far a run has come, and how long it may take."""
     assert run.until is not None
     spent, most = sum(run.seconds.values()) / 60, run.until.max_minutes
-    sentence = f"after {spent:.1f} minutes, {diagnosis.missed[0]}"
+    sentence = f"after {spent:.1f} minutes, {listed(diagnosis.missed, most=4)}"
     if diagnosis.minutes_needed is not None:
         sentence += (
             f"; the run probably needs {in_minutes(diagnosis.minutes_needed)} minutes in all"

@@ -29,7 +29,8 @@ from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.source import Source
-from bnp_models.data.weight_classes import WeightedMicrodata, records_of, weighted_microdata
+from bnp_models.data.weight_classes import DesignWeights, records_of, weighted_microdata
+from bnp_models.data.weighted_households import weighted_households, weights_of_households
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules
@@ -243,8 +244,9 @@ def read_household_sample(
     """Coded households, the rules that they obey, and changes of the levels of their persons."""
     given = fit.households
     assert given.household is not None
+    weights, variables = weights_and_variables(data)
     table = read_households(
-        data.sample, given.household, given.household_variables or (), variables_of(data),
+        data.sample, given.household, given.household_variables or (), variables,
         data.levels, reading=reading_of(data),
     )  # fmt: skip
     with_levels = with_empty_levels(data, table.persons, keep_missing, takes_zeros=False)
@@ -267,6 +269,10 @@ def read_household_sample(
             _tell_of_no_head(data, persons, head, given, error)
     _check_household_columns(data, table, head, given)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
+    if weights is not None:
+        with located(data):
+            weights = weights_of_households(table, weights, data.weights)
+            table = weighted_households(table, weights)
     return table, rules, changes
 
 
@@ -322,9 +328,9 @@ def _check_household_columns(
         _LOG.warning(
             "%s: no column says how the persons of a household are related to its head (head, "
             "spouse, child, ..), so that couples are not modelled: in the model, couples are about "
-            "as often of one sex as of two, and their ages are hardly related; add such a column "
-            "(--roles FILE says what labels of your own mean), or release no synthetic figures on "
-            "couples",
+            "as often of one sex as of two, and their ages differ more; add such a column (--roles "
+            "FILE says what labels of your own mean) and name those of sex and age in --relative, "
+            "or release no synthetic figures on couples",
             data.sample,
         )  # fmt: skip
 
@@ -415,7 +421,7 @@ def weights_and_variables(
     return weights, variables
 
 
-def check_weights_for(data: Data, table: Records, population_size: int) -> None:
+def check_weights_for(data: Data, table: Records | Households, population_size: int) -> None:
     """Check that weights, if there are any, count persons, and say where they do not fit.
 
     Raises
@@ -423,7 +429,7 @@ def check_weights_for(data: Data, table: Records, population_size: int) -> None:
     MicrodataError
         If a weight is below one.
     """
-    if isinstance(table, WeightedMicrodata):
+    if isinstance(table, DesignWeights):
         table.require_counts()
         for sentence in table.warnings(population_size):
             _LOG.warning("%s: %s", data.sample, sentence)

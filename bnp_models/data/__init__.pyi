@@ -8,5 +8,7 @@ from .households import persons_of as persons_of
 from .identifying import Identifying as Identifying
 from .recoding import Merged as Merged
 from .weight_classes import WeightedMicrodata as WeightedMicrodata
+from .weighted_households import WeightedHouseholds as WeightedHouseholds
+from .weighted_households import weights_of_households as weights_of_households
 from .weights import WeightedCells as WeightedCells
 from .weights import check_population_size as check_population_size

@@ -61,9 +61,88 @@ class WeightsEntry(Document):
     """Classes of the weights."""
 
 
+class DesignWeights:
+    """Design weights of the units of a sample, and the classes in which they are modelled.
+
+    The units are records (`WeightedMicrodata`) or households (`WeightedHouseholds`).
+    """
+
+    weights: np.ndarray
+    """(n,) weights of the units, positive."""
+
+    @property
+    def class_codes(self) -> np.ndarray:
+        """(n,) class of the weight of each unit, counted from 0."""
+        raise NotImplementedError
+
+    @cached_property
+    def class_weights(self) -> np.ndarray:
+        """(S,) mean weight of the units of each class."""
+        return np.bincount(self.class_codes, self.weights) / np.bincount(self.class_codes)
+
+    def classes(self) -> pd.DataFrame:
+        """One row per class: records, and the least, mean and largest of their weights."""
+        of = pd.Series(self.weights).groupby(self.class_codes)
+        found = of.agg(["size", "min", "mean", "max"])
+        return found.set_axis(["records", "least", "mean", "largest"], axis=1)
+
+    def row_of(self, unit: int) -> int:
+        """0-based row of the file by which messages name a unit."""
+        return unit
+
+    def require_counts(self) -> None:
+        """Check that no weight is below one, as no number of units can be.
+
+        Raises
+        ------
+        MicrodataError
+            It names the first record, or household, whose weight is.
+        """
+        low = np.flatnonzero(self.weights < 1 - 1e-9)
+        if low.size:
+            raise MicrodataError(
+                f"the weight {self.weights[low[0]]:g} is below 1; for the disclosure risk, a "
+                "weight must count the units (persons or households) that the sampled one stands "
+                "for, itself included: rescale the weights so that they add up to the population "
+                "size",
+                row=self.row_of(int(low[0])),
+            )
+
+    def warnings(self, population_size: int | None = None) -> list[str]:
+        """Sentences on weights that do not add up to the population size, or differ in a class."""
+        sentences = []
+        if population_size is not None:
+            sentences = total_warnings(float(self.weights.sum()), population_size)
+        if len(self.class_weights) == 1:
+            sentences.append("all design weights are equal, so that they change nothing")
+        classes = self.classes()
+        ratio = (classes["largest"] / classes["least"]).max()
+        if ratio > _WIDE:
+            sentences.append(
+                "design weights are modelled in classes, and the weights of one class differ by a "
+                f"factor of up to {ratio:.1f}; its units count as if each had the mean weight of "
+                "the class: check the largest and the smallest weights, or trim them"
+            )
+        return sentences
+
+    def document(self) -> WeightsEntry:
+        """Entry "weights" of ``risk.json`` and ``run.json``."""
+        total = float(self.weights.sum())
+        return WeightsEntry(
+            sum=total,
+            design_effect=len(self.weights) * np.sum(self.weights**2) / total**2,
+            classes=[WeightClass.of(row) for row in self.classes().itertuples()],
+        )
+
+    def shown_weights(self) -> dict[str, str]:
+        """Line for the display."""
+        low, high, total = self.weights.min(), self.weights.max(), self.weights.sum()
+        return {"design weights": f"{low:,.4g} to {high:,.4g}, their sum {total:,.6g}"}
+
+
 @dataclass(frozen=True, eq=False)
 @displayed
-class WeightedMicrodata(Microdata):
+class WeightedMicrodata(DesignWeights, Microdata):
     """Records whose last variable is the class of their design weight.
 
     `weighted_microdata` makes such records. `bnp_models.sample` fits the classes like the other
@@ -100,11 +179,10 @@ class WeightedMicrodata(Microdata):
         variables, levels = self.schema.variables[:-1], self.schema.levels[:-1]
         return Microdata(Schema(variables, levels), self.codes[:, :-1])
 
-    @cached_property
-    def class_weights(self) -> np.ndarray:
-        """(S,) mean weight of the records of each class."""
-        of = self.codes[:, -1]
-        return np.bincount(of, self.weights) / np.bincount(of)
+    @property
+    def class_codes(self) -> np.ndarray:
+        """(n,) class of the weight of each record, counted from 0."""
+        return self.codes[:, -1]
 
     @cached_property
     def cell_shares(self) -> np.ndarray:
@@ -113,61 +191,10 @@ class WeightedMicrodata(Microdata):
         sums = np.bincount(group_cells(self.records.codes + 1, levels).record_cell, self.weights)
         return sums / sums.sum()
 
-    def classes(self) -> pd.DataFrame:
-        """One row per class: records, and the least, mean and largest of their weights."""
-        of = pd.Series(self.weights).groupby(self.codes[:, -1])
-        found = of.agg(["size", "min", "mean", "max"])
-        return found.set_axis(["records", "least", "mean", "largest"], axis=1)
-
-    def require_counts(self) -> None:
-        """Check that no weight is below one, as no number of persons can be.
-
-        Raises
-        ------
-        MicrodataError
-            It names the first record whose weight is.
-        """
-        low = np.flatnonzero(self.weights < 1 - 1e-9)
-        if low.size:
-            raise MicrodataError(
-                f"the weight {self.weights[low[0]]:g} is below 1; for the disclosure risk, a "
-                "weight must count the persons that a record stands for, itself included: rescale "
-                "the weights so that they add up to the population size",
-                row=int(low[0]),
-            )
-
-    def warnings(self, population_size: int | None = None) -> list[str]:
-        """Sentences on weights that do not add up to the population size, or differ in a class."""
-        sentences = []
-        if population_size is not None:
-            sentences = total_warnings(float(self.weights.sum()), population_size)
-        if len(self.class_weights) == 1:
-            sentences.append("all design weights are equal, so that they change nothing")
-        classes = self.classes()
-        ratio = (classes["largest"] / classes["least"]).max()
-        if ratio > _WIDE:
-            sentences.append(
-                "design weights are modelled in classes, and the weights of one class differ by a "
-                f"factor of up to {ratio:.1f}; its records count as if each had the mean weight of "
-                "the class: check the largest and the smallest weights, or trim them"
-            )
-        return sentences
-
-    def document(self) -> WeightsEntry:
-        """Entry "weights" of ``risk.json`` and ``run.json``."""
-        total = float(self.weights.sum())
-        return WeightsEntry(
-            sum=total,
-            design_effect=self.n * np.sum(self.weights**2) / total**2,
-            classes=[WeightClass.of(row) for row in self.classes().itertuples()],
-        )
-
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
         title, lines, _ = super()._shown()
-        low, high, total = self.weights.min(), self.weights.max(), self.weights.sum()
-        weights = f"{low:,.4g} to {high:,.4g}, their sum {total:,.6g}"
-        return Shown(title, {**lines, "design weights": weights})
+        return Shown(title, {**lines, **self.shown_weights()})
 
 
 def weighted_microdata(table: Microdata | pd.DataFrame, weights: np.ndarray) -> WeightedMicrodata:
@@ -200,14 +227,21 @@ def weighted_microdata(table: Microdata | pd.DataFrame, weights: np.ndarray) -> 
     """
     table = as_records(table, "weighted_microdata(table, weights)", (Microdata,))
     weights = check_weights(weights, table.n)
-    _, code = np.unique(weights, return_inverse=True)
-    if code.max() >= MAX_CLASSES:
-        code = _class_of(np.log(weights))
-    schema = Schema(
-        (*table.schema.variables, VARIABLE),
-        (*table.schema.levels, tuple(range(code.max() + 1))),
-    )
+    code = classes_of(weights)
+    schema = with_class(table.schema, code)
     return WeightedMicrodata(schema, np.column_stack([table.codes, code]), weights)
+
+
+def classes_of(weights: np.ndarray) -> np.ndarray:
+    """Class (n,) of each weight, counted from 0, as `weighted_microdata` has them."""
+    _, code = np.unique(weights, return_inverse=True)
+    return _class_of(np.log(weights)) if code.max() >= MAX_CLASSES else code
+
+
+def with_class(schema: Schema, code: np.ndarray) -> Schema:
+    """The schema with the class of weights as its last variable, given the classes (n,)."""
+    levels = (*schema.levels, tuple(range(int(code.max()) + 1)))
+    return Schema((*schema.variables, VARIABLE), levels)
 
 
 def _class_of(values: np.ndarray) -> np.ndarray:
@@ -245,6 +279,6 @@ def records_of(table: Records) -> Records:
 
 
 def require_unweighted(table: object, what: str) -> None:
-    """Raise `MicrodataError` where records have design weights, which `what` does not take."""
-    if isinstance(table, WeightedMicrodata):
+    """Raise `MicrodataError` where a sample has design weights, which `what` does not take."""
+    if isinstance(table, DesignWeights):
         raise MicrodataError(f"{what} takes no design weights; give the records without them")

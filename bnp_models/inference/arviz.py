@@ -20,7 +20,7 @@ import numpy as np
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import text_of
-from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weight_classes import DesignWeights
 from bnp_models.data.writing import replacing
 from bnp_models.version import __version__
 
@@ -67,7 +67,7 @@ def origin(run: Any) -> dict[str, str]:
         arrays = np.ndarray | np.generic | jax.Array
         return np.asarray(value).tolist() if isinstance(value, arrays) else str(value)
 
-    weighted = isinstance(run.table, WeightedMicrodata)
+    weighted = isinstance(run.table, DesignWeights)
     return ({"weighted": "yes"} if weighted else {}) | {
         "sample_sha256": run.table.digest,
         "conditions_sha256": "" if run.conditions is None else run.conditions.digest,

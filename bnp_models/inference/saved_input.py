@@ -14,6 +14,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weighted_households import WeightedHouseholds
 from bnp_models.models.latent_classes.nplcm import NPLCM, TNPLCM
 from bnp_models.models.mixed_membership.fixed_profiles import MixedMembership
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
@@ -29,7 +30,8 @@ _CLASSES = {
     kind.__name__: kind
     for kind in (
         HDPMixedMembership, MixedMembership, NPLCM, TNPLCM, NDPMPM, Schema, HouseholdSchema,
-        Hierarchy, Microdata, WeightedMicrodata, ContingencyTable, Households, StructuralZeros,
+        Hierarchy, Microdata, WeightedMicrodata, ContingencyTable, Households, WeightedHouseholds,
+        StructuralZeros,
     )
 }  # fmt: skip
 """Classes whose objects are written field by field, by name."""

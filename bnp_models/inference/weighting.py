@@ -1,8 +1,8 @@
-"""Runs on records with design weights, with the classes of the weights summed out.
+"""Runs on records or households with design weights, with the classes of the weights summed out.
 
-The functions return a distribution of records (in names: law) as a `Run` on the records without
-their weight class, which is summed out of its draws. All functions that use the parameters of a run
-accept it. If the records have no weights, it is the run itself.
+The functions return a distribution of records, or of households (in names: law), as a `Run` on the
+records without their weight class, which is summed out of its draws. All functions that use the
+parameters of a run accept it. If there are no weights, it is the run itself.
 """
 
 import dataclasses
@@ -13,16 +13,17 @@ from typing import TypeVar
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weight_classes import DesignWeights, WeightedMicrodata
+from bnp_models.data.weighted_households import WeightedHouseholds
 from bnp_models.inference.run import Run
-from bnp_models.models.model import PredictsCells
+from bnp_models.models.model import MakesHouseholds, PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 RunT = TypeVar("RunT", bound=Run)
 
 
 def sample_law(run: RunT) -> RunT:
-    """Return the distribution, as a `Run`, of a record of the sample.
+    """Return the distribution, as a `Run`, of a record, or household, of the sample.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ def sample_law(run: RunT) -> RunT:
 
 
 def population_law(run: RunT) -> RunT:
-    """Return the distribution, as a `Run`, of a person drawn at random from the population.
+    """Return the distribution, as a `Run`, of a person, or household, drawn at random from the
+    population.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def population_law(run: RunT) -> RunT:
 
 
 def unsampled_law(run: RunT) -> RunT:
-    """Return the distribution, as a `Run`, of a person who was not sampled.
+    """Return the distribution, as a `Run`, of a person, or household, that was not sampled.
 
     A record of weight w stands for w - 1 such persons.
 
@@ -86,9 +88,13 @@ def unsampled_law(run: RunT) -> RunT:
     return _law(run, unsampled)
 
 
-def _law(run: RunT, weights_of: Callable[[WeightedMicrodata], np.ndarray]) -> RunT:
+def _law(run: RunT, weights_of: Callable[[DesignWeights], np.ndarray]) -> RunT:
     """Distribution proportional to sum_s weights[s] p(x, s), as a `Run`."""
     table, model = run.table, run.model
+    if isinstance(table, WeightedHouseholds):
+        assert isinstance(model, MakesHouseholds)
+        households = model.weight_households(run.parameters(), weights_of(table), table.class_rows)
+        return dataclasses.replace(run, table=table.households, draws=run.draws | households)
     if not isinstance(table, WeightedMicrodata):
         return run
     if not isinstance(model, PredictsCells):

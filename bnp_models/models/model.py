@@ -378,6 +378,27 @@ class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
         None if it cannot be computed under the rules in the data.
         """
 
+    def weight_households(
+        self, draws: dict[str, np.ndarray], weights: np.ndarray, rows: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Draws of the distribution sum_s weights[s] p(household, s) / Z: the arrays that change.
+
+        Parameters
+        ----------
+        draws
+            Arrays (chains, draws, ...) of a run whose households have the class s as a variable.
+        weights
+            (S,) weights of the classes, not negative.
+        rows
+            (S,) rows of the classes among those of the levels of all household variables.
+
+        Raises
+        ------
+        ValueError
+            If the model cannot compute this distribution; the default is that it cannot.
+        """
+        raise ValueError(f"the {self.name} model takes no design weights")
+
 
 def matters(in_last: float, total: int) -> bool:
     """Whether so many of the members are in the last class that results may depend on it.
@@ -409,3 +430,22 @@ def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
         "than can be counted, and the rest were left out; look for conditions or rules that "
         "exclude too much"
     )
+
+
+def reweighted(log_pi: np.ndarray, log_p: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Log weights of classes in the distribution sum_s weights[s] p(x, s) / Z.
+
+    Parameters
+    ----------
+    log_pi
+        (chains, draws, K) log weights of the classes in the distribution p.
+    log_p
+        (chains, draws, S, K) log probabilities of s in each class, where s is independent of x.
+    weights
+        (S,) weights, not negative.
+    """
+    with np.errstate(divide="ignore"):
+        # The logarithm is -inf where only s of weight zero have probability.
+        log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(log_p, dtype=float)))
+    total = log_pi + log_mean
+    return (total - np.logaddexp.reduce(total, axis=2, keepdims=True)).astype(log_pi.dtype)

@@ -56,6 +56,15 @@ class TausEntry(Document):
     tau2: FiguresEntry
 
 
+class MisclassificationEntry(TausEntry):
+    """Risk of a file some of whose values were changed at random before its release."""
+
+    file: str | None
+    """File of the probabilities; null if they were given as a table."""
+    without: TausEntry
+    """Figures as if no value had been changed."""
+
+
 class UsableEntry(Document):
     """Whether the results can be used, and a sentence that says why."""
 
@@ -236,6 +245,9 @@ class SampledRiskDocument(RiskDocument):
 class ChainsRiskDocument(SampledRiskDocument):
     """risk.json of a model of records that is sampled by chains."""
 
+    misclassification: MisclassificationEntry | None = None
+    """With --misclassification: tau1 and tau2 of this document, which count a record only if its
+    values are its own, beside those as if no value had been changed."""
     contributions: Mapping[str, ContributionEntry]
     """Contributions to the risk, by key variable."""
     what_if: Sequence[CoarserEntry] | None = None
@@ -424,6 +436,10 @@ class RunDocument(Document):
     """Option of risk: variables of a minimal sample unique, at the most."""
     missing_keys: Annotated[str, Keywords(enum=list(MISSING_KEYS))] | None = None
     """Option of risk, if values are missing: how they are read."""
+    misclassification: str | None = None
+    """Option of risk: file of the probabilities with which values were changed."""
+    misclassification_sha256: Sha256 | None = None
+    """Digest of this file."""
     household: str | None = ABSENT
     household_variables: Sequence[str] | None = ABSENT
     rules: str | None = ABSENT

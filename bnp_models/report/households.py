@@ -16,6 +16,7 @@ from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.risk import NUM_RISKIEST
 from bnp_models.report.summaries import (
     entries_of_chains,
+    entry_of_weights,
     figures_of,
     of_ties,
     p_zero,
@@ -56,7 +57,7 @@ def household_risk_summary(
     """
     check_kind(HouseholdRisk, "household_risk_summary(risk)", risk=risk)
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
-    run, units = risk.run, risk.households
+    run, units = risk.law, risk.households
     schema = run.table.schema.table
     of_rules: dict[str, Any] = {}
     if run.conditions is not None:
@@ -72,6 +73,7 @@ def household_risk_summary(
         levels=schema.num_levels,
         cells=num_compositions(run.table.schema, np.unique(run.table.sizes)),
         sample_uniques=units.sample_uniques,
+        weights=entry_of_weights(risk.run),
         households=_of_households(risk),
         persons=_of_persons(risk),
         **entries_of_chains(run, units, diagnosis, (checks,), limits, seed, "household"),
@@ -95,7 +97,7 @@ def _of_households(risk: HouseholdRisk) -> HouseholdsEntry:
     """Entry "households"."""
     units = risk.households
     return HouseholdsEntry(
-        n=risk.run.table.n,
+        n=risk.table.n,
         population_size=risk.population_size,
         sample_uniques=units.sample_uniques,
         tau1=figures_of(units.tau1),
@@ -106,7 +108,7 @@ def _of_households(risk: HouseholdRisk) -> HouseholdsEntry:
 
 def _of_persons(risk: HouseholdRisk) -> PersonsEntry:
     """Entry "persons"."""
-    table, own = risk.run.table, risk.persons
+    table, own = risk.table, risk.persons
     return PersonsEntry(
         n=table.num_persons,
         population_size=risk.num_persons,
@@ -148,7 +150,7 @@ def render_household_report(
     riskiest = risk.household_table().head(NUM_RISKIEST) if records else None
     return render_page(
         "households.html.j2",
-        risk.run,
+        risk.law,
         {name: diagnosis.draws[name] for name in TRACED},
         s=summary,
         active=summary["components"],
@@ -157,8 +159,8 @@ def render_household_report(
         thin=risk.households.thin,
         checked=None if checks is None else checks_plot(checks, "household", "composition"),
         max_z=MAX_Z,
-        household=risk.run.table.schema.household,
-        head=risk.run.table.schema.head,
+        household=risk.table.schema.household,
+        head=risk.table.schema.head,
         histogram=histogram_plot(risk.households) if len(risk.households.rows) else None,
         riskiest=None if riskiest is None else [
             [str(row.household), row.f, *(

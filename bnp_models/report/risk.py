@@ -49,7 +49,7 @@ def render_report(
         Number of the first record of the sample, with which rows are counted.
     diagnosis, checks, entries
         As for `risk_summary`; the page shows all that is given: seed, checks, validation, coarser,
-        limits and baselines.
+        limits, baselines and notes.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.documents import ABSENT
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
-from bnp_models.data.weight_classes import WeightedMicrodata, WeightsEntry
+from bnp_models.data.weight_classes import DesignWeights, WeightsEntry
 from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
@@ -22,6 +22,7 @@ from bnp_models.report.documents import (
     FiguresEntry,
     LevelEntry,
     LevelPriorEntry,
+    MisclassificationEntry,
     RunSummary,
     StoppingEntry,
     TausEntry,
@@ -63,6 +64,7 @@ def risk_summary(
     coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
     baselines: Baselines | None = None,
+    notes: Sequence[str] = (),
 ) -> ChainsRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -84,6 +86,8 @@ def risk_summary(
         An agency's limits, by which a verdict is given.
     baselines
         Classical estimates, which are set beside the model's.
+    notes
+        Further sentences on the sample, which come last among the warnings.
 
     Examples
     --------
@@ -107,16 +111,17 @@ def risk_summary(
         cells=schema.num_cells,
         sample_uniques=risk.sample_uniques,
         missing=_of_missing(risk),
-        weights=_of_weights(risk.run),
+        weights=entry_of_weights(risk.run),
         **entries_of_chains(run, risk, diagnosis, (checks, validation), limits, seed),
         **of_region,
         checks=None if checks is None else checks.document(),
         validation=None if validation is None else validation.document(),
         **of_ties(risk),
+        misclassification=_of_misclassification(risk),
         contributions=contributions(risk, coarser or {}),
         **({} if baselines is None else baselines.document()),
         what_if=None if coarser is None else what_if(coarser),
-        warnings=warnings_with(diagnosis, checks, validation),
+        warnings=[*warnings_with(diagnosis, checks, validation), *notes],
         **timing(run),
     )
 
@@ -178,6 +183,19 @@ def _of_missing(risk: PopulationRisk) -> MissingEntry | None:
     values = int(cells.counts @ (cells.codes < 0).sum(axis=1))
     return MissingEntry(
         reading=risk.missing_keys, records=num_incomplete(cells), missing_values=values
+    )
+
+
+def _of_misclassification(risk: PopulationRisk) -> MisclassificationEntry | None:
+    """Entry "misclassification"; None where no value was changed."""
+    found = risk.misclassification
+    if found is None:
+        return None
+    return MisclassificationEntry(
+        file=found.source,
+        tau1=figures_of(risk.tau1),
+        tau2=figures_of(risk.tau2),
+        without=TausEntry(tau1=figures_of(found.tau1), tau2=figures_of(found.tau2)),
     )
 
 
@@ -314,7 +332,7 @@ def run_summary(
     """
     check_kind(Run, "run_summary(run)", run=run)
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
-    weights, of_weights = weight_warnings(run), _of_weights(run)
+    weights, of_weights = weight_warnings(run), entry_of_weights(run)
     run = sample_law(run)
     persons, conditions = persons_of(run.table), run.conditions
     schema = persons.schema
@@ -391,14 +409,14 @@ def stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
     )
 
 
-def _of_weights(run: Run) -> WeightsEntry | None:
+def entry_of_weights(run: Run) -> WeightsEntry | None:
     """Entry "weights" of a sample with design weights; nothing of another."""
-    return run.table.document() if isinstance(run.table, WeightedMicrodata) else None
+    return run.table.document() if isinstance(run.table, DesignWeights) else None
 
 
 def weight_warnings(run: Run) -> list[str]:
     """Sentences on the design weights of a sample that has some."""
-    return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
+    return run.table.warnings() if isinstance(run.table, DesignWeights) else []
 
 
 def timing(run: Run) -> dict[str, Any]:

@@ -21,57 +21,50 @@ household, and 0 if another household of the sample has its composition.
 
 The person's own r_1 and r_2 are those of a person who is drawn at random from the members of the
 possible households, in a population of N (persons of the sample) / (households of the sample)
-persons. They ignore that the persons of a household are similar to each other.
+persons, where design weights count. They ignore that the persons of a household are similar to each
+other.
+
+**Design weights.** With the weights of households (`bnp_models.weighted_households`), a household
+that is not in the sample, and a person in one, has the distribution of `unsampled_law`, as records
+with weights have.
 
 sdcMicro's hierarchical risk, 1 - prod (1 - r_2) over the persons of a household (Templ, Kowarik &
 Meindl 2015, doi:10.18637/jss.v067.i04), takes persons as found independently of each other and
 alone. It is computed from the persons' r_2 for comparison.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
-from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind, check_number
-from bnp_models.data.compositions import Compositions, composition_rows, compositions_of
+from bnp_models.data.compositions import Compositions, compositions_of
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
-from bnp_models.inference.run import HouseholdsRun, Run, blocks_of_draws, spaced_draws
-from bnp_models.inference.simulated_households import simulate_households
+from bnp_models.data.weighted_households import WeightedHouseholds
+from bnp_models.inference.run import HouseholdsRun, Run, shape_of_draws
+from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.nested.ndpmpm import NDPMPM
-from bnp_models.models.nested.probabilities import (
-    coded_persons,
-    household_arrays,
-    knows_persons,
-    log_households,
-    log_persons,
-    log_possible_by_size,
-)
-from bnp_models.models.nested.state import NESTED, NestedData
+from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.risk.evaluator import Block, Draws, LogProbabilities
-from bnp_models.risk.overdispersion import (
-    NUM_DRAWS,
-    NUM_SIMULATED,
-    TIES,
-    OverdispersionPosterior,
+from bnp_models.risk.evaluator import Block, LogProbabilities
+from bnp_models.risk.household_probabilities import (
+    Laws,
+    LogProbability,
+    Parameters,
+    simulated_unseen,
 )
+from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
 from bnp_models.risk.population import PopulationRisk, checked_thin
 from bnp_models.risk.taus import RiskSums
-
-# Fewest draws from which households are simulated for the correction for overdispersion.
-_LEAST_SIMULATED = 4
 
 _MAX_POPULATION = 2**53
 
@@ -93,6 +86,8 @@ class HouseholdRisk:
 
     run: HouseholdsRun
     """Chains from whose draws the risk was computed."""
+    law: HouseholdsRun
+    """Run on the households without weight classes; the run itself if there are no weights."""
     compositions: Compositions
     """Compositions of the sample's households."""
     households: PopulationRisk
@@ -106,6 +101,16 @@ class HouseholdRisk:
         return 1.0
 
     @property
+    def table(self) -> Households:
+        """The households of the sample."""
+        return self.law.table
+
+    @property
+    def weighted(self) -> WeightedHouseholds | None:
+        """The sample with its design weights; None if it has none."""
+        return self.run.table if isinstance(self.run.table, WeightedHouseholds) else None
+
+    @property
     def population_size(self) -> int:
         """Number N of households in the population."""
         return self.households.population_size
@@ -113,8 +118,7 @@ class HouseholdRisk:
     @property
     def num_persons(self) -> int:
         """Persons in the population, if its households have as many as those of the sample."""
-        table = self.run.table
-        return round(self.population_size * table.num_persons / table.n)
+        return _num_persons(self.run.table, self.population_size)
 
     @property
     def is_known(self) -> bool:
@@ -136,9 +140,9 @@ class HouseholdRisk:
         """(n,) sdcMicro's hierarchical risk 1 - prod (1 - r_2) of the household's persons; NaN if
         the persons' own risk is not known."""
         if self.persons is None:
-            return np.full(self.run.table.n, np.nan)
+            return np.full(self.table.n, np.nan)
         log_rest = np.log1p(-np.minimum(self._own["r2"].to_numpy(), 1 - 1e-16))
-        return -np.expm1(np.bincount(self.run.table.of_household, log_rest, self.run.table.n))
+        return -np.expm1(np.bincount(self.table.of_household, log_rest, self.table.n))
 
     @cached_property
     def _own(self) -> pd.DataFrame:
@@ -146,7 +150,7 @@ class HouseholdRisk:
         are not known."""
         if self.persons is not None:
             return self.persons.by_record
-        cells = self.run.table.persons.cells()
+        cells = self.table.persons.cells()
         f = cells.counts[cells.record_cell]
         return pd.DataFrame({"f": f, "r1": np.nan, "r2": np.nan})
 
@@ -158,7 +162,7 @@ class HouseholdRisk:
         and for persons separately, so that the person's own r_1 may be estimated to be larger; it
         is then the larger one.
         """
-        return np.fmax(self.r1[self.run.table.of_household], self._own["r1"].to_numpy())
+        return np.fmax(self.r1[self.table.of_household], self._own["r1"].to_numpy())
 
     def household_table(self) -> pd.DataFrame:
         """One row per household, riskiest first: household, f, r1, r2 and hierarchical.
@@ -166,7 +170,7 @@ class HouseholdRisk:
         f is the number of households of the sample with the same composition, and hierarchical the
         risk of sdcMicro.
         """
-        ids = pd.Series(self.run.table.ids, name="household").infer_objects()
+        ids = pd.Series(self.table.ids, name="household").infer_objects()
         frame = pd.concat([ids, self.households.by_record], axis=1)
         frame["hierarchical"] = self.hierarchical
         return frame.sort_values(["r1", "r2"], ascending=False, kind="stable", ignore_index=True)
@@ -177,7 +181,7 @@ class HouseholdRisk:
         The columns are row, the household identifier, the variables, f (persons of the sample with
         the same values), r1 and r2 of the person's own values, and r_household.
         """
-        table = self.run.table
+        table = self.table
         persons = table.persons
         frame = labels_of(persons.schema, persons.codes)
         frame.insert(0, "row", np.arange(persons.n))
@@ -194,19 +198,21 @@ class HouseholdRisk:
         return self.households.monitored(run)
 
     def warnings(self) -> list[str]:
-        """Sentence on persons whose own risk is not known."""
+        """Sentences on persons whose own risk is not known, and on weights that may be wrong."""
+        of_weights = [] if self.weighted is None else self.weighted.warnings(self.population_size)
         if self.persons is not None:
-            return []
+            return of_weights
         return [
+            *of_weights,
             "the risk of persons by their own values is not known, because these rules give no "
             "closed form for it; r1 and r2 of records.csv are empty, and r_household is the risk "
-            "through the household"
+            "through the household",
         ]
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
         lines = {
-            "sample": title_of(self.run.table),
+            "sample": title_of(self.table),
             "households in the population": self.population_size,
             "sample uniques": self.households.sample_uniques,
             "tau_1": spread(self.households.tau1),
@@ -232,7 +238,8 @@ def household_risk(
     run
         Chains of `NDPMPM` that kept its ``parameters``. Members may be coded relative to their
         head: given the head, values and codes correspond one to one, so that the probabilities are
-        those of the values.
+        those of the values. If the households have design weights (`weighted_households`), these
+        determine the distribution of the households that are not in the sample.
     population_size
         Number N of households in the population, at least that of the sample.
     ties, thin, key, progress
@@ -241,7 +248,7 @@ def household_risk(
     Raises
     ------
     MicrodataError
-        If a value is missing, or the population is smaller than the sample.
+        If a value is missing, the population is smaller than the sample, or a weight is below one.
     ValueError
         If the run is not of households, the model takes the sizes as given, or an option is unknown
         or out of range.
@@ -265,28 +272,38 @@ def household_risk(
     check_households(run.model, run.table, population_size)
     thin = checked_thin(thin, run.settings)
     key_unseen, key_possible, key_counts = Keys(key, 3)
-    laws = _Laws(run)
-    found = compositions_of(run.table)
-    units = _units(laws, found, int(population_size))
+    laws = Laws(sample_law(run))
+    rest = laws if laws.run is run else Laws(unsampled_law(run))
+    found = compositions_of(laws.run.table)
+    units = _units(laws, rest, found, _num_persons(run.table, population_size), population_size)
     unseen: list[Any] = [None] * len(units)
     if ties != "off":
-        unseen = [np.concatenate(part) for part in zip(*_simulated(laws, key_unseen), strict=True)]
+        simulated = simulated_unseen(laws, key_unseen)
+        unseen = [np.concatenate(part) for part in zip(*simulated, strict=True)]
     generator = numpy_generator(key_counts)
-    draws = {name: run.parameters(thin)[name] for name in NESTED}
+    shape = shape_of_draws(run.parameters(thin))
     sums = [
-        unit.sums(generator, rest, ties, draws["log_pi"].shape[:2], run.settings.superchain)
-        for unit, rest in zip(units, unseen, strict=False)
+        unit.sums(generator, cells, ties, shape, run.settings.superchain)
+        for unit, cells in zip(units, unseen, strict=False)
     ]
-    for block, log_possible, number in laws.blocks(key_possible, draws, progress):
+    blocks = laws.blocks(key_possible, thin, progress)
+    of_rest = blocks if rest is laws else rest.blocks(key_possible, thin, False)
+    pairs = ((one, one) for one in blocks) if rest is laws else zip(blocks, of_rest, strict=True)
+    for of_sample, of_others in pairs:
         for unit, sum_of in zip(units, sums, strict=True):
-            log_p = unit.log_probability(block, log_possible)[:number]
-            asked = LogProbabilities(log_p[:, sum_of.asked], None)
-            sum_of.add(Block(log_p, np.zeros((len(log_p), 1)), asked, asked))
+            sum_of.add(unit.evaluated(of_sample, of_others, sum_of.asked))
     risks = [
-        unit.risk(run, thin, ties, sum_of.figures())
+        unit.risk(laws.run, thin, ties, sum_of.figures())
         for unit, sum_of in zip(units, sums, strict=True)
     ]
-    return HouseholdRisk(run, found, risks[0], risks[1] if len(risks) > 1 else None)
+    return HouseholdRisk(run, laws.run, found, risks[0], risks[1] if len(risks) > 1 else None)
+
+
+def _num_persons(table: Households, population_size: int) -> int:
+    """Persons of the population, if its households have as many as those of the sample."""
+    if isinstance(table, WeightedHouseholds):
+        return round(population_size * np.average(table.sizes, weights=table.weights))
+    return round(population_size * table.num_persons / table.n)
 
 
 def check_households(model: Any, table: Any, population_size: int) -> None:
@@ -313,11 +330,8 @@ def check_households(model: Any, table: Any, population_size: int) -> None:
             f"the population size {population_size:,} is not between the sample's {table.n:,} "
             "households and 2^53; give the number of households of the population"
         )
-
-
-LogProbability: TypeAlias = Callable[[Draws, np.ndarray], np.ndarray]
-"""Function of a block of draws, and of log P(size and possible) (block, H), that returns log
-probabilities (block, C) in float64."""
+    if isinstance(table, WeightedHouseholds):
+        table.require_counts()
 
 
 class _Unit(NamedTuple):
@@ -328,7 +342,21 @@ class _Unit(NamedTuple):
     size: int
     """Number of units in the population."""
     log_probability: LogProbability
-    """Probabilities of the cells of the table for another unit of the population."""
+    """Probabilities of the cells of the table for a unit of the sample."""
+    of_rest: LogProbability
+    """Probabilities of the same cells for a unit that is not in the sample."""
+
+    def evaluated(self, sample: Parameters, rest: Parameters, asked: np.ndarray) -> Block:
+        """Evaluate the cells at a block of draws of both distributions.
+
+        `asked` has the indices of the cells that are needed for units not in the sample.
+        """
+        log_p = self.log_probability(sample.draws, sample.log_possible)[: sample.number]
+        log_q = log_p
+        if rest is not sample:
+            log_q = self.of_rest(rest.draws, rest.log_possible)[: rest.number]
+        of_both = (LogProbabilities(x[:, asked], None) for x in (log_p, log_q))
+        return Block(log_p, np.zeros((len(log_p), 1)), *of_both)
 
     def sums(
         self,
@@ -353,98 +381,22 @@ class _Unit(NamedTuple):
         return PopulationRisk(of_units, self.size, "exact", thin=thin, ties=ties, **figures)
 
 
-class _Laws:
-    """Distributions of the possible households, and of their persons, at draws of a run."""
+def _units(
+    laws: Laws, rest: Laws, found: Compositions, num_persons: int, population_size: int
+) -> list[_Unit]:
+    """Households, and their persons if their own risk has a closed form.
 
-    def __init__(self, run: HouseholdsRun):
-        self.run = run
-        self.data: NestedData = run.model.prepare(run.table, run.conditions)
-        self.sizes = np.unique(run.table.sizes)
-
-    def blocks(
-        self, key: jax.Array, draws: Draws, progress: bool
-    ) -> Iterator[tuple[Draws, np.ndarray, int]]:
-        """Yield blocks of draws (chains, draws, ...), log P(size and possible) (block, H) of each,
-        and the number of draws of the block before padding."""
-        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-        blocks = blocks_of_draws(len(flat["log_pi"]))
-        for indices, padded in tqdm(blocks, desc="risk", disable=not progress):
-            block = {name: value[padded] for name, value in flat.items()}
-            yield block, self.log_possible(key, block, padded), len(indices)
-
-    def log_possible(self, key: jax.Array, draws: Draws, numbers: np.ndarray) -> np.ndarray:
-        """Log P(size and possible) (block, H) of a household before truncation.
-
-        The numbers of the draws are folded into the key, which is used if there is no closed form.
-        """
-        found = log_possible_by_size(draws | {"number": numbers}, self.data, key)
-        return np.asarray(found, np.float64)
-
-    def of_households(
-        self, table: Households, log_orders: np.ndarray, distinct: bool = True
-    ) -> LogProbability:
-        """Probabilities of the compositions of households, given their log numbers of orders."""
-        arrays = household_arrays(table, self.sizes, self.data.relative, distinct)
-        order, _ = table.order_by_size
-
-        def log_probability(draws, log_possible):
-            log_p = np.empty((len(log_possible), table.n))
-            log_p[:, order] = log_households(draws, **arrays)
-            return log_p + log_orders - logsumexp(log_possible, axis=1, keepdims=True)
-
-        return log_probability
-
-    def of_persons(self, codes: np.ndarray) -> LogProbability:
-        """Probabilities of kinds of persons (C, J) for a random person of possible households."""
-        groups = coded_persons(codes, self.run.table, self.data)
-
-        def log_probability(draws, log_possible):
-            log_p = np.empty((len(log_possible), len(codes)))
-            for heads, persons in groups:
-                log_p[:, persons.place] = log_persons(draws, self.data, persons, heads)
-            persons_of_size = np.log(self.sizes)
-            return log_p - logsumexp(log_possible + persons_of_size, axis=1, keepdims=True)
-
-        return log_probability
-
-
-def _units(laws: _Laws, found: Compositions, population_size: int) -> list[_Unit]:
-    """Households, and their persons if their own risk has a closed form."""
-    table, persons = laws.run.table, laws.run.table.persons
-    of_compositions = laws.of_households(table.select(found.first), found.log_orders)
-    units = [_Unit(_as_records(found), population_size, of_compositions)]
-    if knows_persons(laws.data):
-        number = round(population_size * persons.n / table.n)
-        units.append(_Unit(persons, number, laws.of_persons(persons.tabulated.codes)))
-    return units
-
-
-def _simulated(laws: _Laws, key: jax.Array) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield model's probabilities of compositions, and of kinds of persons, that the sample lacks.
-
-    They are those of households that are simulated from some draws, as many of each size as in the
-    sample, and of their persons.
+    The distributions are those of the sample, and of what is not in it.
     """
-    run = laws.run
-    key_households, key_possible = Keys(key)
-    kept = run.settings.num_chains * run.settings.num_arrays
-    wanted = max(_LEAST_SIMULATED, NUM_DRAWS * NUM_SIMULATED // run.table.n)
-    number = min(wanted, NUM_DRAWS, kept)
-    seen = {row.tobytes() for row in composition_rows(run.table)}
-    seen_persons = {row.tobytes() for row in run.table.persons.codes}
-    made = simulate_households(run, number, key_households)
-    draws = ({name: draw[name][None] for name in NESTED} for draw in spaced_draws(run, number))
-    for m, (draw, table) in enumerate(zip(draws, made, strict=True)):
-        log_possible = laws.log_possible(key_possible, draw, np.array([m]))
-        grouped = compositions_of(table)
-        orders = grouped.log_orders[grouped.of_household]
-        log_b = laws.of_households(table, orders, distinct=False)(draw, log_possible)[0]
-        parts = [np.exp(log_b)[[row.tobytes() not in seen for row in composition_rows(table)]]]
-        if knows_persons(laws.data):
-            codes = table.persons.codes
-            log_q = laws.of_persons(codes)(draw, log_possible)[0]
-            parts.append(np.exp(log_q)[[row.tobytes() not in seen_persons for row in codes]])
-        yield tuple(parts)
+    table, persons = laws.run.table, laws.run.table.persons
+    chosen, log_orders = table.select(found.first), found.log_orders
+    of_both = (one.of_households(chosen, log_orders) for one in (laws, rest))
+    units = [_Unit(_as_records(found), int(population_size), *of_both)]
+    if knows_persons(laws.data):
+        codes = persons.tabulated.codes
+        both = (one.of_persons(codes) for one in (laws, rest))
+        units.append(_Unit(persons, num_persons, *both))
+    return units
 
 
 def _as_records(found: Compositions) -> Microdata:

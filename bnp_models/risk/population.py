@@ -40,6 +40,7 @@ from bnp_models.risk.evaluator import (
     evaluate_draws,
     record_risks,
 )
+from bnp_models.risk.misclassification import Misclassification, MisclassifiedTaus
 from bnp_models.risk.missing_keys import MISSING_KEYS, Completions, anonymity_of, matching_records
 from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
 from bnp_models.risk.taus import OverdispersionDraws, RiskSums
@@ -48,6 +49,9 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 # Number of draws that are evaluated if the caller gives no `thin`: of all chains together (more
 # than their effective sample size requires), and at least of each chain.
 EVALUATED_DRAWS, LEAST_DRAWS = 2000, 100
+
+# Folded into the key that a function was given.
+_THINNING = 0x5448494E
 
 # A warning is given if the relative Monte Carlo error of cell probabilities exceeds this.
 MAX_RELATIVE_ERROR = 0.1
@@ -115,6 +119,10 @@ class PopulationRisk:
     """(chains, draws) number of sample uniques as each draw completes the sample; None unless
     values are missing at random. `rows` are then the records that are unique in some draw, and r1
     and r2 count only the draws in which they are."""
+    misclassification: MisclassifiedTaus | None = None
+    """tau_1 and tau_2 as if no value had been changed before the release; None unless
+    misclassification probabilities were given. All other figures count a record only if its values
+    are its own."""
 
     @cached_property
     def law(self) -> RecordsRun:
@@ -268,6 +276,7 @@ def population_risk(
     ties: str = "on",
     all_records: bool = False,
     missing_keys: str = "random",
+    misclassification: Misclassification | pd.DataFrame | None = None,
     method: str = "auto",
     thin: int | None = None,
     key: jax.Array | None = None,
@@ -304,6 +313,16 @@ def population_risk(
         model gives the probability of the known values, summed over all values of the missing ones.
         The correction for overdispersion is estimated from the complete records. Without missing
         values, "random" and "wildcard" give the same risk.
+    misclassification
+        Probabilities with which values were changed at random before the sample was released, as by
+        PRAM or swapping: rows with the columns variable, true, released and probability, where
+        probability is that of the true level to be released as the other level. Those of a true
+        level sum to 1; a level without rows is never changed. tau_1, tau_2, r1 and r2 then count a
+        record only if its values are its own, with the probability that all of them are released
+        unchanged: r2 is the probability of a correct match of Shlomo & Skinner (2010,
+        doi:10.1214/09-AOAS317). The sampling fraction is assumed to be small, and variables to be
+        changed independently; `bnp_models.risk.misclassification` says when the risk is too high or
+        too low. Not with missing values.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -325,7 +344,8 @@ def population_risk(
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
         than the sample, a variable is named row, r1 or r2 (or f, with all records), `ties`,
         `missing_keys`, `method` or `thin` is unknown or out of range, all records are asked for of
-        a contingency table or where values are missing at random, or `run` kept no parameters.
+        a contingency table or where values are missing at random, misclassification probabilities
+        are wrong or values are missing beside them, or `run` kept no parameters.
 
     Examples
     --------
@@ -345,6 +365,7 @@ def population_risk(
     reading = missing_keys if law.table.has_missing else None
     check_all_records(reading, all_records)
     method = checked_method(method, law.model, law.table)
+    changed = _checked_misclassification(misclassification, law.table)
     posterior = None
     if ties != "off":
         posterior = OverdispersionPosterior.of(law, key_cells, method, NUM_DRAWS[method])
@@ -354,6 +375,8 @@ def population_risk(
     sums = RiskSums(
         cells, evaluator.num_new, numpy_generator(key_counts), posterior, ties == "on", all_records,
         matching, None if completions is None else completions.rows,
+        kept=None if changed is None else changed.kept(cells.codes),
+        thinning=numpy_generator(jax.random.fold_in(key_counts, _THINNING)),
         shape=shape_of_draws(evaluator.draws), superchain=law.settings.superchain,
     )  # fmt: skip
     done = 0
@@ -372,6 +395,9 @@ def population_risk(
         ties=ties,
         missing_keys=reading,
         matching=matching,
+        misclassification=None
+        if changed is None
+        else MisclassifiedTaus(changed.source, **sums.taus_of_all()),
         **sums.figures(),
     )
 
@@ -384,6 +410,22 @@ def check_all_records(missing_keys: str | None, all_records: bool) -> None:
             'wildcards; set missing_keys to "wildcard" (--missing-keys wildcard), or leave out '
             "all_records (--all-records)"
         )
+
+
+def _checked_misclassification(
+    given: Misclassification | pd.DataFrame | None, table: Records
+) -> Misclassification | None:
+    """Probabilities of unchanged values, after checking them against the sample; None if none."""
+    if given is None:
+        return None
+    if table.has_missing:
+        raise MicrodataError(
+            "the risk after misclassification (misclassification, --misclassification) cannot be "
+            "computed if values of key variables are missing; complete the records, or leave it out"
+        )
+    if isinstance(given, pd.DataFrame):
+        return Misclassification.of_frame(given, table.schema)
+    return given
 
 
 def tau1_monitor(

@@ -18,7 +18,13 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.inference.convergence import batches_of, errors_of_means
-from bnp_models.risk.evaluator import Block, LogProbabilities, draw_taus, record_risks
+from bnp_models.risk.evaluator import (
+    Block,
+    LogProbabilities,
+    draw_joining,
+    draw_taus,
+    record_risks,
+)
 from bnp_models.risk.missing_keys import Completed
 from bnp_models.risk.overdispersion import (
     AVERAGED_DRAWS,
@@ -76,6 +82,12 @@ class RiskSums:
         (C,) records that match those of each cell, where missing values are wildcards.
     incomplete
         (m,) rows of the incomplete records, where values are missing at random.
+    kept
+        (C,) probability that the values of each cell's records are their own, where some were
+        changed at random before the release (`bnp_models.risk.misclassification`). No value is
+        missing then.
+    thinning
+        Generator that draws which records have their own values.
     shape
         (chains, draws) of the draws that are added.
     superchain
@@ -93,6 +105,8 @@ class RiskSums:
         matching: np.ndarray | None = None,
         incomplete: np.ndarray | None = None,
         *,
+        kept: np.ndarray | None = None,
+        thinning: np.random.Generator | None = None,
         shape: tuple[int, int],
         superchain: int = 1,
     ):
@@ -108,6 +122,7 @@ class RiskSums:
         self.shared = np.flatnonzero(self.counts > 1) if all_records else self.uniques[:0]
         self.all_records = all_records
         self.asked = np.append(self.uniques, self.shared)
+        self.kept, self.thinning = kept, thinning
         self.shape, self.batches = shape, batches_of(*shape, superchain)
         self.r1_of_batches = np.zeros((2 * shape[0] // superchain, len(self.rows)))
         self.done = 0
@@ -116,6 +131,7 @@ class RiskSums:
         self.alone = np.zeros(len(self.rows))
         self.by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
         self.of_correction: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.unthinned: dict[str, list[np.ndarray]] = defaultdict(list)
 
     def add(self, block: Block, completed: Completed | None = None) -> None:
         """Add a block of draws, and the incomplete records as completed by these draws."""
@@ -163,6 +179,8 @@ class RiskSums:
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
         if alone is not None:
             r1, r2 = r1 * alone, r2 * alone
+        if self.kept is not None:
+            r1, r2 = r1 * self.kept[self.uniques], r2 * self.kept[self.uniques]
         self.r1 += r1.sum(axis=0)
         np.add.at(self.r1_of_batches, self.batches[self.done : self.done + len(r1)], r1)
         self.done += len(r1)
@@ -176,7 +194,8 @@ class RiskSums:
         evaluate = partial(shared_risks, first, self.counts[self.shared])
         rest = slice(len(self.rows), None)
         of_both = block.of_sample.at(rest), block.of_rest.at(rest)
-        self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
+        r2 = _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
+        self.r2[rest] += r2 if self.kept is None else r2 * self.kept[self.shared]
 
     def _alone(self, codes: np.ndarray) -> np.ndarray:
         """Whether each complete unique and each completed record is the only record of its cell.
@@ -207,17 +226,39 @@ class RiskSums:
         self, to: dict[str, list[np.ndarray]], q: np.ndarray, alone: np.ndarray | None
     ) -> None:
         """Add draws of tau_1 and tau_2 given the probabilities of the uniques' cells."""
-        taus = draw_taus(self.generator, q, self.num_new, alone)
+        if self.kept is None:
+            taus = draw_taus(self.generator, q, self.num_new, alone)
+        else:
+            taus = self._draw_thinned(q, record=to is self.by_draw)
         for name, tau in zip(TAUS, taus, strict=True):
             to[name].append(tau)
+
+    def _draw_thinned(self, q: np.ndarray, record: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of tau_1 and tau_2 of the records whose values are their own.
+
+        `record` says whether the figures of all records, from the same draws, are recorded.
+        """
+        assert self.kept is not None and self.thinning is not None
+        joined, kept = draw_joining(self.generator, q, self.num_new), self.kept[self.uniques]
+        alone, shares = joined == 0, 1 / (1 + joined)
+        if record:
+            self.unthinned["tau1"].append(alone.sum(axis=1, dtype=float))
+            self.unthinned["tau2"].append(shares.sum(axis=1))
+        own = self.thinning.random(q.shape) < kept
+        return np.sum(alone & own, axis=1, dtype=float), shares @ kept
+
+    def _concatenated(self, draws: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+        """Draws of all blocks, each (chains, draws)."""
+        return {name: np.concatenate(parts).reshape(self.shape) for name, parts in draws.items()}
+
+    def taus_of_all(self) -> dict[str, np.ndarray]:
+        """Draws of tau_1 and tau_2 that ignore that values were changed; empty without `kept`."""
+        return self._concatenated(self.unthinned)
 
     def figures(self) -> dict[str, Any]:
         """Fields of `PopulationRisk`."""
         shape = self.shape
-        by_draw, of_correction = (
-            {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
-            for draws in (self.by_draw, self.of_correction)
-        )
+        by_draw, of_correction = map(self._concatenated, (self.by_draw, self.of_correction))
         number, rows = math.prod(shape), self.rows
         # Of a chain with one draw, the second batch is empty.
         drawn = np.bincount(self.batches, minlength=len(self.r1_of_batches))

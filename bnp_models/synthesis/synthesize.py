@@ -148,6 +148,9 @@ def synthesize(
         key = typed_key(key)
     check_method(method, run.table)
     observed = cell_shares(run.table)
+    if is_of_households(run):
+        # Files have as many households of each size as the sample, and not as the population.
+        require_unweighted(run.table, "the synthesis of households")
     run = population_law(run)
     if is_of_households(run):
         if given:

@@ -28,7 +28,7 @@ _MOST_COMBINATIONS = 10**6
 
 def read_statements(
     frame: pd.DataFrame, schema: Schema
-) -> tuple[np.ndarray, np.ndarray, frozenset[str]]:
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Read a frame of conditions.
 
     Parameters
@@ -44,7 +44,7 @@ def read_statements(
         One impossible combination a row: level codes, -1 where a variable is free.
     rows : (M,) int array
         The row of the frame that each comes from, ascending.
-    compared : set of str
+    compared : tuple of str
         Variables that inequalities compare.
 
     Raises
@@ -79,9 +79,8 @@ def read_statements(
     if compared:
         conditions, several, rows = _with_pairs(conditions, several, compared)
     found, origin = _expanded(conditions, several, rows)
-    pairs = [(one.variable, one.other) for of_row in compared.values() for one in of_row]
-    names_compared = frozenset(schema.variables[j] for pair in pairs for j in pair)
-    return found, rows[origin], names_compared
+    used = {j for row in compared.values() for one in row for j in (one.variable, one.other)}
+    return found, rows[origin], tuple(schema.variables[j] for j in sorted(used))
 
 
 def _with_pairs(

@@ -55,7 +55,7 @@ class StructuralZeros:
         M may be 0. Copied to a read-only int32 array.
     rows : (M,) integer array, optional
         The row of the file that each comes from, for messages; by default they are the rows.
-    compared : set of str, optional
+    compared : tuple of str, optional
         Variables whose numbers inequalities compare: numbers that are drawn within a bin of one of
         them may break the inequality.
 
@@ -76,7 +76,7 @@ class StructuralZeros:
     conditions: np.ndarray
     # An array, once the default is filled in.
     rows: np.ndarray = cast(np.ndarray, None)
-    compared: frozenset[str] = frozenset()
+    compared: tuple[str, ...] = ()
 
     def __post_init__(self):
         conditions = Microdata(self.schema, self.conditions).codes

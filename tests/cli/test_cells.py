@@ -206,6 +206,7 @@ BAD = {
     "mixture": (GOOD, ["--empty-phat", "0.5"], ["--empty-phat", "0.0034:0.86"]),
     "shares": (GOOD, ["--empty-phat", "0.5:0.5"], ["--empty-phat", "add up to 1"]),
     "conditions": (GOOD, ["--conditions", "z.csv"], ["--conditions", "hdp"]),
+    "changed": (GOOD, ["--misclassification", "m.csv"], ["--misclassification", "model of cells"]),
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),

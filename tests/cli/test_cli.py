@@ -777,7 +777,11 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
     """Of what costs little, and only then of what is evaluated."""
     said, evaluated = [], []
     alone, diagnosis = (
-        SimpleNamespace(reached=False, missed=[f"R-hat of {name} is 1.2"], minutes_needed=needed)
+        SimpleNamespace(
+            reached=False,
+            missed=[f"R-hat of {name} is 1.2", "that of x is 2"],
+            minutes_needed=needed,
+        )  # fmt: skip
         for name in ("alpha", "tau1")
     )
 
@@ -791,8 +795,8 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
     alone.reached = True
     assert not target(run) and evaluated == [run]
     assert said == [
-        f"after 1.5 minutes, R-hat of {name} is 1.2{words}, and it ends after 10 minutes at the "
-        "latest"
+        f"after 1.5 minutes, R-hat of {name} is 1.2 and that of x is 2{words}, and it ends after "
+        "10 minutes at the latest"
         for name in ("alpha", "tau1")
     ]
     diagnosis.reached = True

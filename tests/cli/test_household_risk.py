@@ -131,6 +131,7 @@ def test_rules_and_codes(folder, tmp_path, options):
     [
         (["--what-if", "drop:age"], "--what-if: cannot be used for the risk of households"),
         (["--suda"], "--suda: cannot be used for the risk of households"),
+        (["--misclassification", "x.csv"], "--misclassification: cannot be used for the risk of"),
         (["--population-size", "59"], "is not between the sample's 60 households"),
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
         (["--model", "hdp"], "can be used only with --model ndpmpm"),
@@ -145,6 +146,75 @@ def test_rules_and_codes(folder, tmp_path, options):
 def test_refusals(folder, tmp_path, capsys, more, message):
     assert main(command(folder, tmp_path / "out", *more)) == 2
     assert message in one_line(capsys)
+
+
+@pytest.fixture(scope="module")
+def weighted(folder):
+    """The sample with a weight of each household: rare among those who rent."""
+    out = folder / "weighted"
+    out.mkdir()
+    frame = pd.read_csv(folder / "sample.csv")
+    frame["w"] = np.where(frame["tenure"] == "own", 25.0, 5.0)
+    frame.to_csv(out / "sample.csv", index=False)
+    return out
+
+
+def test_weights_of_households(weighted, folder, capsys):
+    frame = pd.read_csv(weighted / "sample.csv")
+    of_households = frame.groupby("hid")["w"].first()
+    total = int(of_households.sum())
+    words = command(weighted, weighted / "out", "--weights", "w")
+    del words[words.index("--population-size") : words.index("--population-size") + 2]
+    words.remove("--quiet")
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert f"add up to {total:,}, and this is taken for the number of households in the" in said
+    risk = json.loads((weighted / "out" / "risk.json").read_text())
+    assert risk["population_size"] == risk["households"]["population_size"] == total
+    assert risk["persons"]["population_size"] == round(frame["w"].sum())
+    assert [one["mean"] for one in risk["weights"]["classes"]] == [5, 25]
+    assert [one["records"] for one in risk["weights"]["classes"]] == [
+        (of_households == w).sum() for w in (5, 25)
+    ]
+    assert risk["variables"] == ["persons", "tenure", "relate", "age"]
+    assert not any("add up to" in sentence for sentence in risk["warnings"])
+    assert json.loads((weighted / "out" / "run.json").read_text())["weights"] == "w"
+    page = (weighted / "out" / "report.html").read_text()
+    assert "Design weights" in page and "each household counts with the mean weight" in page
+    table = pd.read_csv(weighted / "out" / "households.csv").set_index("household")
+    rents = frame.groupby("hid")["tenure"].first()[table.index] == "rent"
+    alone = table["f"] == 1
+    # A household that rents is rarer outside the sample than the sample says.
+    assert table[alone & rents]["r1"].mean() > 2 * table[alone & ~rents]["r1"].mean()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (6.0, "column 'w': the weight is 6, but"),
+        (0.5, "column 'w': the weight is 0.5, but"),
+        (-1.0, "column 'w': '-1.0' is not a positive number"),
+    ],
+)
+def test_weights_that_are_not_of_households(weighted, tmp_path, capsys, change, message):
+    frame = pd.read_csv(weighted / "sample.csv")
+    several = frame.index[frame["persons"] > 1][1]
+    frame.loc[several, "w"] = change
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    assert main(command(tmp_path, tmp_path / "out", "--weights", "w")) == 2
+    said = one_line(capsys)
+    assert message in said
+    if change > 0:
+        assert f"of the same household, '{frame.loc[several, 'hid']}'" in said
+
+
+def test_weights_below_one_are_refused(weighted, tmp_path, capsys):
+    frame = pd.read_csv(weighted / "sample.csv")
+    frame["w"] = np.where(frame["hid"] == "H3", 0.5, frame["w"])
+    frame.to_csv(tmp_path / "sample.csv", index=False)
+    assert main(command(tmp_path, tmp_path / "out", "--weights", "w")) == 2
+    row = frame.index[frame["hid"] == "H3"][0]
+    assert f"row {row} (line {row + 2}): the weight 0.5 is below 1" in one_line(capsys)
 
 
 def test_missing_values_are_refused(folder, tmp_path, capsys):
@@ -187,6 +257,12 @@ def test_the_risk_of_persons_tells_of_households(folder, tmp_path, caplog, chang
     column = "hid" if change is None else frame.columns[0]
     assert f"--household {column} --household-variables" in told_of[0]
     assert "--variables tenure,persons,relate,age --population-size" in told_of[0]
+    # The page and risk.json have it without the command, and a verdict is not affected.
+    warnings = json.loads((tmp_path / "out" / "risk.json").read_text())["warnings"]
+    (note,) = [x for x in warnings if "the risk of households" in x.lower()]
+    assert told in note and note in " ".join(told_of[0].split(" type: ")) + note
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "this risk takes each person alone" in page
     # What the command records is what it recorded before households had a risk.
     assert json.loads((tmp_path / "out" / "run.json").read_text())["head"] is None
 

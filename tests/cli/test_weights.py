@@ -116,11 +116,11 @@ def test_weights_that_do_not_fit_are_named_before_the_chains(source, tmp_path, m
     assert "enough" in capsys.readouterr().err
 
 
-def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
+def test_synthetic_households_and_folders_take_no_weights(source, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["synthesize", str(source), "--model", "ndpmpm", "--household", "y", "--weights",
                  "w", "--out", str(out)]) == 2  # fmt: skip
-    assert "--weights: the ndpmpm model takes no design weights" in one_line(capsys)
+    assert "--weights: synthetic households are made without design weights" in one_line(capsys)
     folder = tmp_path / "folder"
     folder.mkdir()
     pd.read_csv(source).to_parquet(folder / "part.parquet", index=False)

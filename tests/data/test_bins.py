@@ -112,6 +112,10 @@ def test_roundness_is_that_of_values_in_units_and_each_record_counts():
     values, ends = [*map(Fraction, (100, 350, 355))], (Fraction(90), Fraction(400), Fraction(1))
     made = BinValues.of(ends, values, np.ones(3, int), np.ones(3, int))
     assert made.rounded == (Rounded(50, None, 2), Rounded(5, 10, 1))
+    # Four multiples of five are none of ten: they are joined to others that are none of ten.
+    values, ends = [*map(Fraction, (110, 105, 117))], (Fraction(100), Fraction(140), Fraction(1))
+    made = BinValues.of(ends, values, np.ones(3, int), np.ones(3, int))
+    assert made.rounded == (Rounded(10, None, 1), Rounded(1, 10, 2))
 
 
 def test_heaping_is_kept_and_values_of_one_record_are_not():

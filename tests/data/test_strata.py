@@ -91,6 +91,9 @@ def test_as_many_levels_as_cells_explain_nothing():
     codes = random.permutation(60)[:30]
     codes = np.stack(np.unravel_index(codes, LEVELS), axis=1).astype(np.int32)
     assert weighted(codes, random.choice([5.0, 50.0], 30)).strata is None
+    # Levels of a have one or two cells each, whose fractions are alike by chance.
+    few = np.array([(0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 1, 3), (2, 1, 1), (3, 2, 2)], np.int32)
+    assert weighted(few, np.array([5.0, 5.0, 50.0, 60.0, 10.0, 20.0])).strata is None
 
 
 def test_no_empty_cells():

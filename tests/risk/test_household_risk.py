@@ -26,6 +26,7 @@ from bnp_models.inference.trace import Settings
 from bnp_models.models.nested.probabilities import knows_persons
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk import households
+from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 from bnp_models.rules import aged, at_most, each, exactly, household, person
 
 HEAD, OTHER, AT_TOP = person(role="head"), person(role="other"), ("role", "head")
@@ -60,7 +61,17 @@ CASES = {
     "no closed form": (Rules([at_most(2, aged(1))]), AT_TOP, 2, {}),
     "sizes": (None, None, 2, {}),
     "sizes, a head": (Rules([each(OTHER).is_younger_than(HEAD, 0)]), AT_TOP, 3, {}),
+    "weights": (None, None, 2, {}),
+    "weights, a head": (None, AT_TOP, 2, {}),
+    "weights, sizes": (None, None, 2, {}),
+    "weights, tables": (
+        Rules([exactly(1, HEAD), household(home="own").implies(each(OTHER).has(aged(0, 0)))]),
+        None, 2, {},
+    ),
+    "weights, no closed form": (Rules([at_most(2, aged(1))]), AT_TOP, 2, {}),
 }  # fmt: skip
+WEIGHTS = np.array([2.0, 2, 9, 2, 9, 1, 1])
+UNKNOWN = ("relative rules", "no closed form", "weights, no closed form")
 
 
 def with_sizes(table):
@@ -101,12 +112,15 @@ def with_head_last(table):
 class Exact:
     """A run whose draws are from the prior, and all possible households of the sample's sizes."""
 
-    def __init__(self, case, num_draws=NUM_DRAWS, draws=1):
+    def __init__(self, case, num_draws=NUM_DRAWS, draws=1, weigh=lambda weights: weights - 1):
+        self.weigh = weigh
         rules, head, ages, options = CASES[case]
         self.model = NDPMPM(components=3, member_components=2, **(SMALL | options))
         self.table = tiny_households(SAMPLE, head, ages)
         if case in CHANGES:
             self.table = CHANGES[case](self.table)
+        if "weights" in case:
+            self.table = bnp.weighted_households(self.table, WEIGHTS)
         self.rules = rules
         if rules is not None:
             rules.require_feasible(self.table)
@@ -128,9 +142,17 @@ class Exact:
             jax.random.key(1), None, self.model.capacity, (), rules,
         )  # fmt: skip
 
+    @property
+    def plain(self):
+        """The households without the class of their weights."""
+        return bnp.inference.sample_law(self.run).table
+
     @cached_property
     def all(self):
-        """All possible households, members in every order, and their probabilities (draws, B)."""
+        """All possible households, members in every order, and their probabilities (draws, B).
+
+        With weights, those of households that are not in the sample, once for each class.
+        """
         codes, sizes, members, log_p = [], [], [], []
         for i, (number, _) in enumerate(self.data.blocks):
             household, person = all_households(self.data, number)
@@ -145,8 +167,12 @@ class Exact:
             members.append(person.reshape(-1, person.shape[2]))
         log_p = np.concatenate(log_p, axis=1)
         p = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
-        parts = (np.concatenate(x) for x in (codes, sizes, members))
-        return bnp.Households(self.table.schema, *parts), p
+        codes, sizes, members = (np.concatenate(x) for x in (codes, sizes, members))
+        if self.plain is not self.table:
+            # The class follows the home.
+            tilted = p * self.weigh(self.table.class_weights)[codes[:, 1]]
+            p, codes = tilted / tilted.sum(axis=1, keepdims=True), np.delete(codes, 1, axis=1)
+        return bnp.Households(self.plain.schema, codes, sizes, members), p
 
     @cached_property
     def compositions(self):
@@ -164,10 +190,10 @@ class Exact:
         of = np.stack([np.bincount(cells.record_cell[table.rows], row) for row in weight])
         return cells.codes, of / of.sum(axis=1, keepdims=True)
 
-    def evaluated(self):
+    def evaluated(self, law_of=bnp.inference.unsampled_law):
         """The same probabilities as the risk evaluates them."""
-        laws = households._Laws(self.run)
-        draws = {name: self.run.draws[name][0] for name in NESTED}
+        laws = Laws(law_of(self.run))
+        draws = {name: laws.run.draws[name][0] for name in NESTED}
         numbers = np.arange(len(draws["log_pi"]))
         log_possible = laws.log_possible(jax.random.key(3), draws, numbers)
         found, _ = self.compositions
@@ -181,7 +207,7 @@ class Exact:
 
 CHANGES = {
     "sizes": with_sizes, "sizes, a head": with_sizes, "tables on homes": with_areas,
-    "shared": with_head_last,
+    "shared": with_head_last, "weights, sizes": with_sizes,
 }  # fmt: skip
 
 
@@ -197,10 +223,10 @@ def test_probabilities_are_sums_over_all_households(case):
     exact = Exact(case)
     found, persons = exact.evaluated()
     rtol = 1e-4 if exact.data.closed_form else 0.05
-    assert exact.data.closed_form == (case != "no closed form")
+    assert exact.data.closed_form == ("no closed form" not in case)
     np.testing.assert_allclose(found, exact.compositions[1], rtol=rtol)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=rtol)
-    assert (persons is None) == (case in ("relative rules", "no closed form"))
+    assert (persons is None) == (case in UNKNOWN)
     if persons is not None:
         np.testing.assert_allclose(persons, exact.persons[1], rtol=rtol)
         np.testing.assert_allclose(persons.sum(axis=1), 1, rtol=rtol)
@@ -211,7 +237,7 @@ class Simulated:
 
     def __init__(self, case, seed=0):
         self.exact = Exact(case, num_draws=1, draws=NUM_TAUS)
-        table, found = self.exact.table, self.exact.compositions[0]
+        table, found = self.exact.plain, self.exact.compositions[0]
         rng = np.random.default_rng(seed)
         num_new = NUM_HOUSEHOLDS - table.n
         new = rng.multinomial(num_new, self.exact.compositions[1][0], NUM_POPULATIONS)
@@ -228,7 +254,7 @@ class Simulated:
     def _found(self, new, joined, own):
         """Shares (N,) of populations in which a person is found alone or through the household."""
         every, _ = self.exact.all
-        found, table = self.exact.compositions[0], self.exact.table
+        found, table = self.exact.compositions[0], self.exact.plain
         kinds = every.persons.cells()
         of_row = np.empty(every.num_persons, int)
         of_row[every.rows] = np.repeat(np.arange(every.n), every.sizes)
@@ -262,7 +288,7 @@ class Simulated:
 
 
 NUM_HOUSEHOLDS, NUM_POPULATIONS, NUM_TAUS = 30, 40_000, 4_000
-SIMULATED = ("no rules", "a head", "tables")
+SIMULATED = ("no rules", "a head", "tables", "weights", "weights, tables")
 
 
 @pytest.fixture(scope="module")
@@ -283,9 +309,9 @@ def test_risk_is_that_of_simulated_populations(simulated, case):
 
 
 def _one_order(patch):
-    right = households._Laws.of_households
+    right = Laws.of_households
     patch.setattr(
-        households._Laws, "of_households", lambda self, table, orders, distinct=True: right(
+        Laws, "of_households", lambda self, table, orders, distinct=True: right(
             self, table, 0 * orders, distinct
         )
     )  # fmt: skip
@@ -303,15 +329,23 @@ def _head_among_the_members(patch):
 
 def _all_are_possible(patch):
     patch.setattr(
-        households._Laws, "log_possible", lambda self, _, draws, numbers: np.log(
+        Laws, "log_possible", lambda self, _, draws, numbers: np.log(
             np.full((len(draws["log_pi"]), len(self.sizes)), 1 / len(self.sizes))
         )
     )  # fmt: skip
 
 
 def _sizes_apart(patch):
-    right = households._Laws.log_possible
-    patch.setattr(households._Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
+    right = Laws.log_possible
+    patch.setattr(Laws, "log_possible", lambda self, *args: right(self, *args)[:, :1])
+
+
+def _of_the_sample(patch):
+    patch.setattr(households, "unsampled_law", bnp.inference.sample_law)
+
+
+def _of_the_population(patch):
+    patch.setattr(households, "unsampled_law", bnp.inference.population_law)
 
 
 PLANTED = {
@@ -319,6 +353,8 @@ PLANTED = {
     "the head counted among the orders": ("a head", _head_among_the_members),
     "P(possible) left out": ("tables", _all_are_possible),
     "P(possible) of the smallest size": ("tables", _sizes_apart),
+    "weights left out": ("weights", _of_the_sample),
+    "w for w - 1": ("weights", _of_the_population),
 }
 
 
@@ -329,12 +365,22 @@ def test_planted_errors_are_seen(simulated, planted, monkeypatch):
     assert np.abs(simulated[case].z_scores(evaluate(simulated[case]))).max() > Z_LIMIT
 
 
+def test_the_law_of_the_sample_has_no_weights():
+    """The class is summed out; only persons who are not in the sample have another law."""
+    exact = Exact("weights, tables", weigh=np.ones_like)
+    found, _ = exact.evaluated(bnp.inference.sample_law)
+    np.testing.assert_allclose(found, exact.compositions[1], rtol=1e-4)
+    of_rest, _ = exact.evaluated()
+    assert np.abs(of_rest / found - 1).max() > 0.05
+    persons = bnp.household_risk(exact.run, 100, ties="off").num_persons
+    assert persons == round(100 * (WEIGHTS @ exact.table.sizes) / WEIGHTS.sum())
+
+
 def test_draws_of_different_blocks_use_different_simulated_households():
     """P(possible) of equal draws, more than one block of them, estimated for each anew."""
     exact = Exact("no closed form", num_draws=1, draws=40)
-    laws = households._Laws(exact.run)
-    draws = {name: exact.run.draws[name] for name in NESTED}
-    blocks = laws.blocks(jax.random.key(2), draws, False)
+    laws = Laws(exact.run)
+    blocks = laws.blocks(jax.random.key(2), 1, False)
     found = np.concatenate([log_possible[:number] for _, log_possible, number in blocks])
     assert found.shape == (40, 3)
     # Households of three break the rule, and the estimates are shares of 8,192 or so.
@@ -351,7 +397,7 @@ def test_simulated_households_that_the_sample_lacks(case):
     kinds, share = exact.persons
     persons = {row.tobytes() for row in exact.table.persons.codes}
     others = np.array([row.tobytes() not in persons for row in kinds])
-    made = list(households._simulated(households._Laws(exact.run), jax.random.key(4)))
+    made = list(simulated_unseen(Laws(exact.run), jax.random.key(4)))
     assert 4 <= len(made) <= 400
     of_households, of_persons = (np.concatenate(part) for part in zip(*made, strict=True))
     for values, every in ((of_households, p[0][lacks]), (of_persons, share[0][others])):

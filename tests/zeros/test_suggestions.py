@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import optimize
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
@@ -157,6 +158,19 @@ def test_chance_of_a_union_is_the_sum_over_its_parts():
     # A part that is too rare to be noted has no chance of its own: that of the form decides.
     rare = union._replace(parts=[4.0, 10.0], log_number=3.0)
     assert suggestions._with_chance(rare, chances, 5).chance == pytest.approx(np.exp(-11))
+
+
+def test_cells_of_three_variables_are_counted_in():
+    """Of a full table, and of one with an empty cell, whose fit solves an equation."""
+    chances, counts = suggestions._ByChance(), np.full((2, 2, 2), 10)
+    assert suggestions._of_three((0, 1, 2), counts, 80, 1, chances) == []
+    assert chances.number(np.array([1.0]))[0] == pytest.approx(8 * np.exp(-10.0))
+    chances, counts[1, 1, 1] = suggestions._ByChance(), 0
+    (row,) = suggestions._of_three((0, 1, 2), counts, 70, 1, chances)
+    d = optimize.brentq(lambda d: (10 + d) ** 3 * d - (10 - d) ** 4, 0, 10)
+    assert row.fixed == {0: [1], 1: [1], 2: [1]} and row.expected == pytest.approx(d, rel=1e-3)
+    expected = np.exp(-d) + 3 * np.exp(-10 - d) + 4 * np.exp(d - 10)
+    assert chances.number(np.array([1.0]))[0] == pytest.approx(expected, rel=1e-3)
 
 
 def test_chance_that_one_variable_settles_another():

@@ -15,6 +15,7 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.conditionals import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
+from bnp_models.models.model import reweighted
 
 
 def log_cell_probability(
@@ -136,12 +137,7 @@ def weight_draws(
     log_lambda, rest = np.split(draws["log_lambda"], [sum(num_levels)], axis=2)
     if np.ptp(weights) == 0:
         return {"log_lambda": log_lambda}
-    with np.errstate(divide="ignore"):
-        # The logarithm is -inf where only weight classes of weight zero have probability.
-        log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(rest, dtype=float)))
-    log_pi = draws["log_pi"] + log_mean
-    log_pi = log_pi - np.logaddexp.reduce(log_pi, axis=2, keepdims=True)
-    changed = {"log_lambda": log_lambda, "log_pi": log_pi.astype(draws["log_pi"].dtype)}
+    changed = {"log_lambda": log_lambda, "log_pi": reweighted(draws["log_pi"], rest, weights)}
     if feasible is None:
         return changed
     arrays = changed["log_pi"], log_lambda

@@ -34,7 +34,11 @@ from bnp_models.models.model import (
 )
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
-from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
+from bnp_models.models.nested.predictions import (
+    level_probabilities,
+    simulate_possible,
+    weight_households,
+)
 from bnp_models.models.nested.prepare import prepare_households, trees_of
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
@@ -195,6 +199,7 @@ class NDPMPM(NestedOptions):
 
     simulate_households = staticmethod(simulate_possible)
     level_probabilities = staticmethod(level_probabilities)
+    weight_households = staticmethod(weight_households)
 
     def level_concentrations(self, run: Fitted[Households, Rules]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""

@@ -9,6 +9,7 @@ from bnp_models.kernels.nested.parameters import Variables, log_class_weights, t
 from bnp_models.kernels.nested.simulation import DrawnVariables, Simulated, simulate_households
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.model import reweighted
 from bnp_models.models.nested.state import NESTED, NestedData
 from bnp_models.models.nested.sweep import judge_of, log_feasible_of
 
@@ -110,6 +111,26 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
     )
     of_members = member / jnp.maximum(jnp.sum(of_nested), 1e-30)
     return jnp.concatenate([jnp.sum(household, axis=1), of_members])
+
+
+def weight_households(
+    draws: dict[str, np.ndarray], weights: np.ndarray, rows: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Draws of sum_s weights[s] p(household, s) / Z, a nested model with other class weights.
+
+    Parameters and result are those of `MakesHouseholds.weight_households`.
+
+    Notes
+    -----
+    The class of weights s is independent of all else within a class g of households, so that pi_g
+    is multiplied by sum_s weights[s] lambda_g(s). No rule reads s. The probability of the possible
+    households before truncation changes with pi; "log_feasible" stays that of the chains.
+    """
+    of_class, log_lambda = draws["log_lambda"][:, :, rows], draws["log_lambda"]
+    changed = {"log_lambda": np.delete(log_lambda, rows, axis=2)}
+    if np.ptp(weights) == 0:
+        return changed
+    return changed | {"log_pi": reweighted(draws["log_pi"], of_class, weights)}
 
 
 def _is_read(levels: Variables, size: bool = False) -> np.ndarray:

@@ -2,7 +2,8 @@
 
     python experiments/accuracy/household_risk/run.py FOLDER
 
-FOLDER has simulated_households.csv.gz, persons with hid, region, age, gender and ecoStat. Writes
+FOLDER has simulated_households.csv.gz, persons with hid, region, age, gender and ecoStat. Of the
+households that were copied from one household of a survey, one is kept (`without_copies`). Writes
 results.csv a row at a time, and table.md; another call goes on where one was stopped.
 """
 
@@ -26,18 +27,44 @@ KEYS = {
     "region, size; sex, age, activity": (["region", "size"], ["gender", "age", "ecoStat"]),
     "size; sex, age": (["size"], ["gender", "age"]),
 }
-CHAINS = {"num_chains": 2, "num_warmup": 400, "num_samples": 800}
+CHAINS = {"num_chains": 2, "num_warmup": 200, "num_samples": 240}
 
 
-def population(folder: Path) -> pd.DataFrame:
-    """One person a row, ages in tens of years, with the size of the household."""
-    frame = pd.read_csv(
-        folder / "simulated_households.csv.gz", dtype=str, keep_default_na=False
-    )  # fmt: skip
+def read(folder: Path) -> pd.DataFrame:
+    """One person a row, with the size of the household, as text."""
+    frame = pd.read_csv(folder / "simulated_households.csv.gz", dtype=str, keep_default_na=False)
+    frame["size"] = frame.groupby("hid")["hid"].transform("size").astype(str)
+    return frame
+
+
+def patterns(frame: pd.DataFrame) -> pd.Series:
+    """Region, and ages in years and sexes of all members, of each household."""
+    persons = frame.sort_values(["hid", "age", "gender"])
+    of_members = (persons["age"] + persons["gender"]).groupby(persons["hid"]).agg(" ".join)
+    return frame.groupby("hid")["region"].first() + " " + of_members
+
+
+def without_copies(frame: pd.DataFrame) -> pd.DataFrame:
+    """One household of each pattern, and the same share of the households of one person.
+
+    The population was made by copying the regions, ages and sexes of whole households of a survey,
+    about five times each. Persons who live alone may have the same pattern without being copies.
+    """
+    pattern = patterns(frame)
+    alone = frame.groupby("hid")["size"].first() == "1"
+    kept = ~pattern.duplicated() & ~alone
+    drawn = np.random.default_rng(0).random(len(kept)) < kept.sum() / (~alone).sum()
+    chosen = kept.index[kept | (alone & drawn)]
+    return frame[frame["hid"].isin(chosen)].reset_index(drop=True)
+
+
+def population(folder: Path, copies: bool = False) -> pd.DataFrame:
+    """One person a row, ages in tens of years."""
+    frame = read(folder)
+    frame = frame if copies else without_copies(frame)
     age = pd.to_numeric(frame["age"], errors="coerce")
     tens = (age // 10 * 10).astype("Int64").astype(str)
     frame["age"] = tens.where(age.notna(), "unknown")
-    frame["size"] = frame.groupby("hid")["hid"].transform("size").astype(str)
     return frame
 
 
@@ -91,7 +118,7 @@ def measure(case: dict, frame: pd.DataFrame) -> dict:
     log_rest = np.log1p(-np.minimum(of_persons, 1 - 1e-12))
     figures = bnp.diagnose(run, risk).figures
     return row | {
-        "hierarchical_r1": -np.expm1(np.bincount(risk.run.table.of_household, log_rest)).sum(),
+        "hierarchical_r1": -np.expm1(np.bincount(risk.table.of_household, log_rest)).sum(),
         "hierarchical_r2": risk.hierarchical.sum(),
         "naive": found["sample_uniques"] * table.n / everybody.n,
         "rhat_tau1": figures["tau1"]["rhat"],
@@ -118,13 +145,14 @@ def make_table(rows: pd.DataFrame) -> pd.DataFrame:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500])
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--member-classes", nargs="+", default=["nested"])
+    parser.add_argument("--member-classes", nargs="+", default=["shared"])
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--copies", action="store_true", help="keep all copies")
     parser.add_argument("--out", type=Path, default=HERE / "results.csv")
     args = parser.parse_args()
-    frame = population(args.folder)
+    frame = population(args.folder, args.copies)
     results = Results(args.out, ("keys", "n", "seed", "member_classes"), args.minutes)
     cases = (
         {"keys": keys, "n": n, "seed": seed, "member_classes": classes}

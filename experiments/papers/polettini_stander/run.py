@@ -261,7 +261,7 @@ def write_tables(results: pd.DataFrame, drawn: Drawn, found: dict[str, Found]) -
         f"{classifier_table(drawn, found, drawn.small)}\n\n"
         f"All cells of the first sample:\n\n{classifier_table(drawn, found, every)}\n\n"
         "Means over samples; \"held\" is the share of samples whose 95% interval contains the "
-        f"truth:\n\n{markdown(means)}\n\n"
+        f"truth, of those with an interval:\n\n{markdown(means)}\n\n"
         f"Notes on the first sample:\n\n{markdown(notes, index=False)}\n"
     )  # fmt: skip
     (HERE / "tables.md").write_text(text, encoding="utf-8")
