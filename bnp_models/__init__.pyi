@@ -27,7 +27,6 @@ from .data.recoding import Recoding as Recoding
 from .data.schema import MicrodataError as MicrodataError
 from .data.schema import Schema as Schema
 from .data.weight_classes import weighted_microdata as weighted_microdata
-from .data.weighted_households import weighted_households as weighted_households
 from .data.weights import read_weights as read_weights
 from .data.weights import weighted_cells as weighted_cells
 from .evaluation.attack.attack import attack_risk as attack_risk

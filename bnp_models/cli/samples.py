@@ -19,6 +19,7 @@ from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.household_checks import NUMBERED_ANEW
 from bnp_models.data.household_columns import contradicted_sizes, household_columns
+from bnp_models.data.household_weights import weighted_households, weights_of_households
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.labels import as_numbers
 from bnp_models.data.merging import merge_levels, own_levels
@@ -30,7 +31,6 @@ from bnp_models.data.respelling import has_decimal_comma
 from bnp_models.data.schema import Label, MicrodataError, errors_in, text_of
 from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import DesignWeights, records_of, weighted_microdata
-from bnp_models.data.weighted_households import weighted_households, weights_of_households
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import OTHER_SEX, find_head
 from bnp_models.rules.reading import SHIPPED, read_rules

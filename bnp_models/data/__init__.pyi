@@ -4,11 +4,12 @@ from .bins import in_bins as in_bins
 from .cells import Cells as Cells
 from .compositions import Compositions as Compositions
 from .compositions import compositions_of as compositions_of
+from .household_weights import WeightedHouseholds as WeightedHouseholds
+from .household_weights import weighted_households as weighted_households
+from .household_weights import weights_of_households as weights_of_households
 from .households import persons_of as persons_of
 from .identifying import Identifying as Identifying
 from .recoding import Merged as Merged
 from .weight_classes import WeightedMicrodata as WeightedMicrodata
-from .weighted_households import WeightedHouseholds as WeightedHouseholds
-from .weighted_households import weights_of_households as weights_of_households
 from .weights import WeightedCells as WeightedCells
 from .weights import check_population_size as check_population_size

@@ -10,11 +10,11 @@ import numpy as np
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.hierarchies import Hierarchy
 from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.data.household_weights import WeightedHouseholds
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata
-from bnp_models.data.weighted_households import WeightedHouseholds
 from bnp_models.models.latent_classes.nplcm import NPLCM, TNPLCM
 from bnp_models.models.mixed_membership.fixed_profiles import MixedMembership
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership

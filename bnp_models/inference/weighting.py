@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.household_weights import WeightedHouseholds
 from bnp_models.data.weight_classes import DesignWeights, WeightedMicrodata
-from bnp_models.data.weighted_households import WeightedHouseholds
 from bnp_models.inference.run import Run
 from bnp_models.models.model import MakesHouseholds, PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros

@@ -24,9 +24,9 @@ possible households, in a population of N (persons of the sample) / (households 
 persons, where design weights count. They ignore that the persons of a household are similar to each
 other.
 
-**Design weights.** With the weights of households (`bnp_models.weighted_households`), a household
-that is not in the sample, and a person in one, has the distribution of `unsampled_law`, as records
-with weights have.
+**Design weights.** With the weights of households (`bnp_models.data.weighted_households`), a
+household that is not in the sample, and a person in one, has the distribution of `unsampled_law`,
+as records with weights have.
 
 sdcMicro's hierarchical risk, 1 - prod (1 - r_2) over the persons of a household (Templ, Kowarik &
 Meindl 2015, doi:10.18637/jss.v067.i04), takes persons as found independently of each other and
@@ -45,10 +45,10 @@ from bnp_models.data.arguments import check_kind, check_number
 from bnp_models.data.compositions import Compositions, compositions_of
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.household_weights import WeightedHouseholds
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
-from bnp_models.data.weighted_households import WeightedHouseholds
 from bnp_models.inference.run import HouseholdsRun, Run, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator

@@ -50,7 +50,8 @@ def samples(sample_frame, incomplete_frame, conditions_frame):
         "tnplcm": (bnp.TNPLCM(4), some, zeros(some)),
         "ndpmpm": (bnp.NDPMPM(3, 2, beta=2.0), homes, bnp.census_relationships(homes)),
         "ndpmpm-weights": (
-            bnp.NDPMPM(3, 2), bnp.weighted_households(homes, 2.0 + np.arange(homes.n) % 3), None,
+            bnp.NDPMPM(3, 2), bnp.data.weighted_households(homes, 2.0 + np.arange(homes.n) % 3),
+            None,
         ),
     }  # fmt: skip
 

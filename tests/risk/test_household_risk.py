@@ -120,7 +120,7 @@ class Exact:
         if case in CHANGES:
             self.table = CHANGES[case](self.table)
         if "weights" in case:
-            self.table = bnp.weighted_households(self.table, WEIGHTS)
+            self.table = bnp.data.weighted_households(self.table, WEIGHTS)
         self.rules = rules
         if rules is not None:
             rules.require_feasible(self.table)

@@ -25,7 +25,7 @@ def table(request):
 def test_the_class_is_a_household_variable(table):
     of_households = bnp.data.weights_of_households(table, WEIGHTS)
     assert dict(zip(table.ids, of_households, strict=True)) == {"a": 20, "b": 30, "c": 50}
-    weighted = bnp.weighted_households(table, of_households)
+    weighted = bnp.data.weighted_households(table, of_households)
     schema = weighted.schema
     assert schema.household_variables[:2] == ("region", VARIABLE)
     assert (schema.size_variable, schema.head) == ("size", table.schema.head)
@@ -38,13 +38,13 @@ def test_the_class_is_a_household_variable(table):
 
 
 def test_without_the_class_they_are_the_same_households(table):
-    weighted = bnp.weighted_households(table, np.array([3.0, 2.0, 2.0]))
+    weighted = bnp.data.weighted_households(table, np.array([3.0, 2.0, 2.0]))
     for field in dataclasses.fields(table):
         before, after = (getattr(x, field.name) for x in (table, weighted.households))
         assert np.array_equal(before, after) if field.name != "schema" else before == after
     assert weighted.households.digest == table.digest
     pd.testing.assert_frame_equal(weighted.to_frame(), FRAME)
-    other = bnp.weighted_households(table, np.array([2.0, 3.0, 4.0]))
+    other = bnp.data.weighted_households(table, np.array([2.0, 3.0, 4.0]))
     assert len({table.digest, weighted.digest, other.digest}) == 3
 
 
@@ -52,7 +52,7 @@ def test_many_weights_are_classes_as_of_records():
     rng = np.random.default_rng(0)
     persons = pd.DataFrame({"hid": np.arange(60), "sex": rng.choice(["f", "m"], 60)})
     weights = rng.uniform(1, 100, 60)
-    weighted = bnp.weighted_households(bnp.Households.from_frame(persons), weights)
+    weighted = bnp.data.weighted_households(bnp.Households.from_frame(persons), weights)
     of_records = bnp.weighted_microdata(persons[["sex"]], weights)
     np.testing.assert_array_equal(weighted.class_codes, of_records.codes[:, -1])
 
@@ -67,8 +67,8 @@ def test_what_is_refused(table):
     with pytest.raises(ValueError, match=r"expected \(6,\)"):
         bnp.data.weights_of_households(table, WEIGHTS[:3])
     with pytest.raises(ValueError, match=r"expected \(3,\)"):
-        bnp.weighted_households(table, WEIGHTS)
-    light = bnp.weighted_households(table, np.array([2.0, 0.5, 3.0]))
+        bnp.data.weighted_households(table, WEIGHTS)
+    light = bnp.data.weighted_households(table, np.array([2.0, 0.5, 3.0]))
     # The first person of the second household.
     with pytest.raises(bnp.MicrodataError, match="row 1: the weight 0.5 is below 1"):
         light.require_counts()

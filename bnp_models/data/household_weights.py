@@ -38,7 +38,7 @@ class WeightedHouseholds(DesignWeights, Households):
 
     Examples
     --------
-    >>> weighted = bnp.weighted_households(households, np.repeat([20.0, 40.0], 10))
+    >>> weighted = bnp.data.weighted_households(households, np.repeat([20.0, 40.0], 10))
     >>> weighted.class_weights.tolist()
     [20.0, 40.0]
     """
@@ -118,7 +118,7 @@ def weighted_households(table: Households, weights: np.ndarray) -> WeightedHouse
 
     Examples
     --------
-    >>> weighted = bnp.weighted_households(households, np.repeat([20.0, 40.0], 10))
+    >>> weighted = bnp.data.weighted_households(households, np.repeat([20.0, 40.0], 10))
     >>> weighted.schema.household_variables[-1]
     'weight class'
     """
