@@ -98,9 +98,9 @@ class Changes:
             "bins": bins,
             "merged": self.merged_groups,
             "own_levels": {name: labels for name, labels in own.items() if labels},
+            "edited": self.num_edited,
         }
-        numbers = {} if self.edits is None else {"edited": self.num_edited}
-        return {k: v for k, v in found.items() if v} | numbers
+        return {k: v for k, v in found.items() if v}
 
     @property
     def num_edited(self) -> dict[str, Any]:

@@ -60,16 +60,16 @@ class _JudgedTarget(Converged):
 
     diagnose: Callable[[Run], Diagnosis] | None = None
     say: Callable[[str], None] | None = None
-    early: Callable[[Run], Diagnosis] | None = Diagnosis.of
-    """Diagnosis that costs little, judged before anything else is evaluated; None: none."""
+    early: Callable[[Run], Diagnosis] = Diagnosis.of
+    """Diagnosis that costs little, judged before anything else is evaluated."""
 
     def __call__(self, run: Run) -> bool:
         """Whether the run meets the target."""
         if self.diagnose is None:
             return super().__call__(run)
         # What is evaluated costs more: only where nothing else speaks against the run.
-        diagnosis = self.diagnose(run) if self.early is None else self.early(run)
-        if self.early is not None and diagnosis.reached:
+        diagnosis = self.early(run)
+        if diagnosis.reached:
             diagnosis = self.diagnose(run)
         if not diagnosis.reached and self.say is not None:
             self.say(_forecast(run, diagnosis))
@@ -138,7 +138,7 @@ def sample_into_folder(
             remove_outputs(command, out)
         run = earlier
         if run is None:
-            run = _sample(command, inputs, checkpoint, diagnose, early, monitor)
+            run = _sample(command, inputs, checkpoint, diagnose, early or diagnose, monitor)
         diagnosis = diagnose(run)
         said = settings | {"command": output.command}
         answer = write(Finished(out, run, cast(Found, diagnosis.evaluated), diagnosis, said))
@@ -157,7 +157,7 @@ def _sample(
     inputs: Inputs,
     checkpoint: Path,
     diagnose: Callable[[Run], Diagnosis],
-    early: Callable[[Run], Diagnosis] | None,
+    early: Callable[[Run], Diagnosis],
     monitor: Callable | None,
 ) -> Run:
     """Run the chains, or go on with them, with the options of the command."""

@@ -9,7 +9,7 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import RecordsRun, Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.evaluator import cell_probabilities, checked_method
-from bnp_models.risk.population import LEAST_DRAWS
+from bnp_models.risk.population import checked_thin
 
 NUM_DRAWS = 400
 """Number of draws of all chains at which the log-likelihood is evaluated, nearly."""
@@ -44,13 +44,12 @@ def log_likelihood(run: RecordsRun) -> LogLikelihood:
         Chains that kept the model's ``parameters``, of a model that gives probabilities of cells.
     """
     law = sample_law(run)
-    chains, arrays = run.settings.num_chains, run.settings.num_arrays
-    draws = law.parameters(-(-arrays // max(LEAST_DRAWS, NUM_DRAWS // chains)))
+    draws = law.parameters(checked_thin(None, run.settings, NUM_DRAWS))
     cells, method = law.table.tabulated, checked_method("auto", law.model, law.table)
     key = jax.random.fold_in(run.key, _FOLD)
     blocks = cell_probabilities(law, draws, cells.codes, method, key)
     values = np.concatenate([log_p @ cells.counts for log_p, _, _ in blocks])
-    return LogLikelihood(values.reshape(chains, -1))
+    return LogLikelihood(values.reshape(run.settings.num_chains, -1))
 
 
 def early_diagnosis(run: RecordsRun) -> Diagnosis:

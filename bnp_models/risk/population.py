@@ -485,11 +485,11 @@ def tau1_monitor(
     return monitor
 
 
-def checked_thin(thin: int | None, settings: Settings) -> int:
-    """Interval between the draws that are evaluated."""
+def checked_thin(thin: int | None, settings: Settings, evaluated: int = EVALUATED_DRAWS) -> int:
+    """Interval between the draws that are evaluated, about `evaluated` of all chains if None."""
     num_samples = settings.num_arrays
     if thin is None:
-        many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)
+        many = max(LEAST_DRAWS, evaluated // settings.num_chains)
         thin = -(-num_samples // many)
     if not 1 <= thin <= num_samples:
         raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")

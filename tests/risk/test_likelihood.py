@@ -7,7 +7,7 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.inference.run import Until
-from bnp_models.risk import likelihood
+from bnp_models.risk import likelihood, population
 from bnp_models.risk.likelihood import early_diagnosis, log_likelihood
 
 
@@ -19,7 +19,7 @@ def test_it_is_that_of_the_risk_at_these_draws(small):
 
 
 def test_few_draws_of_each_chain_are_evaluated(small, monkeypatch):
-    monkeypatch.setattr(likelihood, "LEAST_DRAWS", 3)
+    monkeypatch.setattr(population, "LEAST_DRAWS", 3)
     monkeypatch.setattr(likelihood, "NUM_DRAWS", 12)
     every = bnp.population_risk(small.run, 20_000, thin=5)
     found = log_likelihood(small.run)
