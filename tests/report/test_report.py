@@ -111,6 +111,13 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     assert f'<th scope="row">Male</th><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
     for name in bnp.diagnose(latent.run, latent.margins).figures:
         assert name in words
+    shares = [
+        abs((incomplete_frame[name].dropna() == level).mean()
+            - np.mean([(frame[name] == level).mean() for frame in frames]))
+        for name in incomplete_frame
+        for level in incomplete_frame[name].dropna().unique()
+    ]  # fmt: skip
+    assert f"{100 * max(shares):.1f} points largest difference" in words
 
 
 def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):

@@ -16,7 +16,7 @@ from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.mixed_membership import sweep
 from bnp_models.models.mixed_membership.conditionals import draw_theta_in_use
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
-from bnp_models.models.mixed_membership.state import HDPState
+from bnp_models.models.mixed_membership.state import HDPState, log_likelihood_items
 from bnp_models.models.mixed_membership.sweep import components_first
 
 CELLS, AT_ONCE = 250, 101
@@ -133,3 +133,12 @@ def test_level_probabilities_of_slots_in_use(accelerator):
     np.testing.assert_allclose(theta[3:].sum(axis=0), 1, rtol=1e-5)
     # No two of the slots in use have the same, not even those without counts.
     assert len(np.unique(theta[3, :35])) == 35
+
+
+def test_the_log_likelihood_of_items_is_their_sum():
+    """Levels that no item has may have probability zero."""
+    counts = np.array([[3, 0], [1, 4], [0, 0]])
+    theta = np.array([[0.75, 0.3], [0.25, 0.7], [0.0, 0.0]])
+    expected = 3 * np.log(0.75) + np.log(0.25) + 4 * np.log(0.7)
+    found = log_likelihood_items(jnp.asarray(counts), jnp.asarray(theta))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
