@@ -206,6 +206,8 @@ def test_levels_of_few_persons_are_left_out_on_request(latent):
     codes[:, 1] = np.arange(150) >= 4
     codes[:, 0] = np.maximum(codes[:, 0], 1)
     codes[5:10, 0] = 0
+    # A level that no record has tells of nobody.
+    codes[codes[:, 2] == 0, 2] = 1
     table = bnp.Microdata(latent.table.schema, codes)
     run = dataclasses.replace(latent.run, table=table, conditions=None)
     made = bnp.Microdata(table.schema, np.maximum(codes, 0)).to_frame()
@@ -215,6 +217,7 @@ def test_levels_of_few_persons_are_left_out_on_request(latent):
     assert few not in pages[1] and five in pages[1]
     words = words_of(pages[1])
     assert "1 level that fewer than 5 records have" in words and "This page holds nothing" in words
+    assert words.count("that fewer than 5 records have") == 1
     assert "This page, run.json" not in words and "This page, run.json" in words_of(pages[0])
 
 
