@@ -8,7 +8,7 @@ import pytest
 
 from bnp_models.cli.commands import ACTIONS, COMMANDS
 from bnp_models.cli.main import main
-from bnp_models.cli.options import options_of, parse, read, values_of
+from bnp_models.cli.options import UsageError, flag, options_of, parse, read, values_of
 from bnp_models.cli.parser import make_parser
 from bnp_models.cli.parts import UNTIL_RHAT, Chains
 from bnp_models.cli.runs import further_chains
@@ -39,6 +39,13 @@ def test_minutes_of_chains():
     ):  # fmt: skip
         settled = Chains(**given).settled()
         assert (settled.until_rhat, settled.max_minutes) == found
+
+
+@pytest.mark.parametrize("option", [{"until_ess": 400.0}, {"max_minutes": 3.0}])
+def test_options_of_a_run_that_ends_by_itself(option):
+    """They have no use where the number of draws is given alone."""
+    with pytest.raises(UsageError, match=f"{flag(next(iter(option)))}: is used only with"):
+        Chains(draws=50, **option).settled()
 
 
 def test_further_chains_have_the_same_minutes():

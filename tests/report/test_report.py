@@ -9,6 +9,7 @@ from pages import Page, check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.inference.run import Until
+from bnp_models.report import risk as of_risk
 from bnp_models.report.plots import plain_tick, trace_plot
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
@@ -199,6 +200,23 @@ def test_a_page_without_records_names_none(small):
     check_well_formed(text, num_plots=9)
     assert "The riskiest records" not in text and "left out of this page" in words_of(text)
     assert not re.search(r'<td data-name="r1">(0\.\d{3}|1\.000)</td>', text)
+
+
+def test_where_the_risk_is(small, monkeypatch):
+    """The levels with the largest excess, and without records none of few persons."""
+    monkeypatch.setattr(of_risk, "SMALLEST_SHOWN", 12)
+    levels = small.risk.by_level()
+    excess = levels["tau1"] / small.risk.r1.sum() - levels["records"] / small.table.n
+    levels = levels.assign(excess=excess)[excess > 0]
+    assert 0 < (levels["records"] < 12).sum() < len(levels)
+    for records in (True, False):
+        text = render_report(small.risk, records=records)
+        part = text.split("Where the risk is")[1].split("</table>")[0]
+        shown = levels if records else levels[levels["records"] >= 12]
+        shown = shown.sort_values("excess", ascending=False, kind="stable")
+        found = re.findall(r'<th scope="row">([^<]*)</th><td class="wrap">([^<]*)</td>', part)
+        expected = list(zip(shown["variable"], shown["level"].astype(str), strict=True))
+        assert found == expected[: len(found)] and len(found) >= 5
 
 
 def test_levels_of_few_persons_are_left_out_on_request(latent):
