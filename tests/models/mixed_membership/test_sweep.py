@@ -57,6 +57,24 @@ def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch
     assert moved.all()
 
 
+@pytest.mark.parametrize("of_records", [False, True], ids=["shared", "record"])
+def test_labels_follow_the_levels(records, of_records):
+    """Where each level belongs to one component, that is the component of its items."""
+    table, level = records
+    data = HDPMixedMembership().prepare(table)
+    parity = jnp.arange(CELLS // 2) % 2
+    theta = jnp.concatenate([jnp.stack([1 - parity, parity], axis=1), jnp.eye(2)])
+    one, alpha = jnp.ones(()), jnp.full(data.rows.shape[1], 2.0)
+    state = HDPState(
+        z=jnp.zeros(data.rows.shape, jnp.int32), g0=jnp.array([0.5, 0.5]), theta=theta,
+        level_shape=jnp.ones(len(theta)), alpha=alpha if of_records else alpha[0], rate=one,
+        alpha0=one,
+    )  # fmt: skip
+    z = np.asarray(sweep.update_labels(jax.random.key(0), state, data, jnp.int32(0)).z)[:, :CELLS]
+    np.testing.assert_array_equal(z[0], table.codes[:, 0] % 2)
+    np.testing.assert_array_equal(z[1], level)
+
+
 def test_records_of_a_cell_are_counted_in_integers(records):
     """Ones that are added to a float stop at 2**24: seventeen million records of one cell."""
     table, _ = records
