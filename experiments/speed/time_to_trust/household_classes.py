@@ -33,7 +33,8 @@ from bnp_models.kernels.nested.members import (
 from bnp_models.models.nested.sweep import update_classes
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE.parents[1] / "synthesis/member_classes")]
+# Before the folder of this script, which has another module of the name.
+sys.path.insert(0, str(HERE.parents[1] / "synthesis/member_classes"))
 from run import load  # noqa: E402
 
 MODEL = bnp.NDPMPM()
