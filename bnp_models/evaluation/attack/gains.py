@@ -19,8 +19,6 @@ INTRUDERS = ("files", "all_others")
 LEAST = 20
 """Least number of persons of a group whose gain is estimated."""
 
-_Z = 1.96
-
 
 class GainFigures(Document):
     """Difference between persons in the sample and persons who are not, and its error."""
@@ -96,55 +94,64 @@ class LeftOutRisk:
     left_out: np.ndarray
     """(A,) whether the files were made without the person."""
     unique: np.ndarray
-    """(A,) whether the person's combination of values is unique in the table."""
+    """(A,) whether nobody else in the table has the person's combination of values."""
     guesses: Mapping[str, Guesses]
     """By intruder, the guesses from files made without the persons left out."""
     released: Mapping[str, Guesses] | None
     """By intruder, the guesses from the released files; None if there are none."""
+    chance: np.ndarray
+    """(B, 2, 2, 2 + J) gains, as of `gain_table`, when other records, chosen at random, are taken
+    for those left out."""
     num_files: int
 
     @cached_property
     def entries(self) -> list[GainEntry]:
         """Gain of each intruder, for all persons and for those who are unique."""
-        everybody = np.ones(len(self.rows), bool)
-        groups = {"all": everybody, "unique": self.unique}
+        groups = {"all": self._everybody, "unique": self.unique}
         return [
-            self._entry(intruder, name, who)
+            self._entry(intruder, name, who, column)
             for intruder in INTRUDERS
-            for name, who in groups.items()
+            for column, (name, who) in enumerate(groups.items())
             if min(self._numbers(who)) >= LEAST
         ]
+
+    @property
+    def _everybody(self) -> np.ndarray:
+        """(A,) everybody who is attacked."""
+        return np.ones(len(self.rows), bool)
 
     def _numbers(self, who: np.ndarray) -> tuple[int, int]:
         """Number of the persons kept, and of those left out."""
         return int((who & ~self.left_out).sum()), int((who & self.left_out).sum())
 
-    def _entry(self, intruder: str, name: str, who: np.ndarray) -> GainEntry:
+    def _entry(self, intruder: str, name: str, who: np.ndarray, column: int) -> GainEntry:
         """Guesses of one intruder about a group of persons."""
         kept, left_out = self._numbers(who)
         found = {}
         for measure in Guesses._fields:
-            share, gain = self._gain(intruder, measure, who)
-            found |= {measure: share, f"{measure}_gain": gain}
+            found[measure] = float(np.nanmean(self._inside(intruder, measure)[who]))
+            found[f"{measure}_gain"] = self._gain(intruder, measure, column)
         return GainEntry(intruder=intruder, records=name, kept=kept, left_out=left_out, **found)
 
-    def _gain(
-        self, intruder: str, measure: str, who: np.ndarray, variable: int | None = None
-    ) -> tuple[float, GainFigures]:
-        """Mean of a measure over persons in the sample, and the gain."""
-        columns = slice(None) if variable is None else [variable]
-        score = getattr(self.guesses[intruder], measure)[:, columns].mean(axis=1)
-        kept, left_out = who & ~self.left_out, who & self.left_out
-        if self.released is None:
-            inside, differences = score[kept].mean(), score
-        else:
-            released = getattr(self.released[intruder], measure)[:, columns].mean(axis=1)
-            inside, differences = released[who].mean(), score - released
-        groups = differences[kept], differences[left_out]
-        estimate = float(groups[0].mean() - groups[1].mean())
-        error = float(np.sqrt(sum(group.var(ddof=1) / len(group) for group in groups)))
-        ends = estimate - _Z * error, estimate + _Z * error
-        return float(inside), GainFigures(estimate=estimate, standard_error=error, interval=ends)
+    def _inside(self, intruder: str, measure: str) -> np.ndarray:
+        """(A, J) guesses about persons in the sample; nan for a holdout."""
+        if self.released is not None:
+            return getattr(self.released[intruder], measure)
+        found = getattr(self.guesses[intruder], measure)
+        return np.where(self.left_out[:, None], np.nan, found)
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """(2, 2, 2 + J) the gains."""
+        return gain_table(self.guesses, self.released, self.left_out, self.unique)
+
+    def _gain(self, intruder: str, measure: str, column: int) -> GainFigures:
+        """Gain in a column of `gain_table`, and its error."""
+        at = INTRUDERS.index(intruder), Guesses._fields.index(measure), column
+        estimate, chance = float(self._table[at]), self.chance[:, *at]
+        error = float(np.sqrt(np.nanmean(chance**2)))
+        ends = tuple(estimate + sign * quantile(len(chance)) * error for sign in (-1, 1))
+        return GainFigures(estimate=estimate, standard_error=error, interval=ends)
 
     def gains(self) -> pd.DataFrame:
         """List the gains of `entries`: one row per intruder and group of persons.
@@ -162,14 +169,15 @@ class LeftOutRisk:
 
     def by_variable(self) -> list[VariableGain]:
         """Gain of each variable, for the intruder who knows all other records too."""
-        everybody = np.ones(len(self.rows), bool)
-        if min(self._numbers(everybody)) < LEAST:
+        if not self.entries:
             return []
-        found = []
-        for j, name in enumerate(self.table.schema.variables):
-            share, gain = self._gain("all_others", "right", everybody, j)
-            found.append(VariableGain(variable=name, right=share, right_gain=gain))
-        return found
+        right = np.nanmean(self._inside("all_others", "right"), axis=0)
+        return [
+            VariableGain(
+                variable=name, right=right[j], right_gain=self._gain("all_others", "right", 2 + j)
+            )
+            for j, name in enumerate(self.table.schema.variables)
+        ]
 
     def _of_all(self) -> dict[str, GainEntry]:
         """Gain of each intruder for all persons."""
@@ -232,9 +240,56 @@ class LeftOutRisk:
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
-        kept, left_out = self._numbers(np.ones(len(self.rows), bool))
+        kept, left_out = self._numbers(self._everybody)
         title = f"LeftOutRisk: {counted(kept, 'person')} kept, {left_out:,} left out"
         return Shown(title, {"files": self.num_files, "found": self.in_words()}, self.gains())
+
+
+def gain_table(
+    guesses: Mapping[str, Guesses],
+    released: Mapping[str, Guesses] | None,
+    left_out: np.ndarray,
+    unique: np.ndarray,
+) -> np.ndarray:
+    """Compute the gains of persons who were kept over persons who were left out.
+
+    Parameters
+    ----------
+    guesses, released
+        By intruder, the guesses from files made without some persons, and from the released ones.
+    left_out, unique : (A,) bool array
+        Whether each person was left out, and is unique in the sample.
+
+    Returns
+    -------
+    gains : (2, 2, 2 + J) array
+        For each intruder and measure: the gain over all variables of all persons, and of those who
+        are unique, and that of each variable for all persons; nan without persons.
+    """
+    found = []
+    for intruder in INTRUDERS:
+        for measure in Guesses._fields:
+            score = getattr(guesses[intruder], measure)
+            if released is not None:
+                score = score - getattr(released[intruder], measure)
+            over_all = score.mean(axis=1)
+            columns = np.column_stack([over_all, np.where(unique, over_all, np.nan), score])
+            found.append(_mean(columns[~left_out]) - _mean(columns[left_out]))
+    return np.reshape(found, (len(INTRUDERS), len(Guesses._fields), -1))
+
+
+def _mean(columns: np.ndarray) -> np.ndarray:
+    """Mean of the known values of each column; nan if there are none."""
+    number = np.isfinite(columns).sum(axis=0)
+    sums = np.nansum(columns, axis=0)
+    return np.divide(sums, number, out=np.full(len(sums), np.nan), where=number > 0)
+
+
+def quantile(number: int) -> float:
+    """97.5% quantile of Student's t, whose variance is estimated from so many gains by chance."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, number))
 
 
 _FLAT = ("gain", "standard_error", "lower", "upper")

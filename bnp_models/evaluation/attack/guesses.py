@@ -8,10 +8,9 @@ of value v (Aitchison & Aitken 1976, doi:10.1093/biomet/63.3.413) is
 over the records r of the files, with d_j the number of the other variables in which r differs from
 x. With a small decay it uses the closest records, with a large one it smooths over more of them.
 
-An intruder who also knows all other records of the sample makes the same estimates from these, and
-compares their tables with those of the files. With the tables t of the files, scaled to the size of
-the sample, and the tables T of the records that he knows, the excess t - T of a cell (v, x_k)
-contains the person if v is the truth.
+An intruder who also knows all other records of the sample compares their tables with those of the
+files. With the tables t of the files, scaled to the size of the sample, and the tables T of the
+records that he knows, the excess t - T of a cell (v, x_k) contains the person if v is the truth.
 
 The intruder combines the estimates, and the excesses if he knows them, in a conditional logit model
 (McFadden 1974). He fits it to other persons of the sample, so that he knows how far values follow
@@ -27,17 +26,15 @@ from bnp_models.kernels.numerics.counting import first_rows
 DECAYS = (0.02, 0.1, 0.3)
 """Factors by which the weight of a record decreases with each variable in which it differs."""
 
-NUM_CLUES = 2 * len(DECAYS) + 3
-"""Number P of figures by which a value is described (`clues`)."""
-
 # Share of each kernel estimate that is divided equally among the possible values.
 _EQUAL = 0.01
 
 # Largest number of pairs of persons and records at once.
 _PAIRS_AT_ONCE = 2**23
 
-# Precision of the prior of each coefficient of the conditional logit model.
-_RIDGE = 1.0
+# Precision of the prior of each coefficient of the conditional logit model; largest number of
+# Newton steps, and squared length of a step, in standard errors, that is the last one.
+_RIDGE, _STEPS, _CLOSE = 1.0, 50, 1e-4
 
 
 class Weighted(NamedTuple):
@@ -56,14 +53,10 @@ class Persons(NamedTuple):
     """(A, J) level codes."""
     possible: np.ndarray
     """(A, R) whether each level of each variable is possible, given the other values."""
-    own: np.ndarray | None
-    """(A,) position of each among the records that an intruder knows; None if they are not there.
-    He does not know this one."""
 
-    def at(self, rows: np.ndarray) -> "Persons":
+    def at(self, which: np.ndarray) -> "Persons":
         """Some of the persons."""
-        own = None if self.own is None else self.own[rows]
-        return Persons(self.codes[rows], self.possible[rows], own)
+        return Persons(self.codes[which], self.possible[which])
 
 
 class Guesses(NamedTuple):
@@ -75,9 +68,7 @@ class Guesses(NamedTuple):
     """(A, J) probability that the intruder gives to the truth."""
 
 
-def kernel_estimates(
-    persons: Persons, known: Weighted, num_levels: tuple[int, ...], apart: bool = False
-) -> np.ndarray:
+def kernel_estimates(persons: Persons, known: Weighted, num_levels: tuple[int, ...]) -> np.ndarray:
     """Estimate the probability of each value of each variable given the person's other values.
 
     Parameters
@@ -88,23 +79,19 @@ def kernel_estimates(
         Records from which the estimates are made.
     num_levels
         Levels of each variable, R in all.
-    apart
-        Whether the record of each person (`Persons.own`) is left out of `known`.
 
     Returns
     -------
-    probabilities : (D, A, R) float32 array
+    probabilities : (A, R, D) float32 array
         For each of `DECAYS`; they sum to one over the possible levels of each variable.
     """
     records = _one_hot(known.codes, num_levels)
     weights = known.weights.astype(np.float32)
-    found = np.empty((len(DECAYS), *persons.possible.shape), np.float32)
+    found = np.empty((*persons.possible.shape, len(DECAYS)), np.float32)
     step = max(1, _PAIRS_AT_ONCE // len(records))
     for start in range(0, len(persons.codes), step):
         part = slice(start, start + step)
         agreeing = _one_hot(persons.codes[part], num_levels) @ records.T
-        if apart and persons.own is not None:
-            agreeing[np.arange(len(agreeing)), persons.own[part]] = -np.inf
         differing = agreeing.max(axis=1, keepdims=True) - agreeing
         truth = persons.codes[part] + first_rows(num_levels)
         for d, decay in enumerate(DECAYS):
@@ -112,15 +99,21 @@ def kernel_estimates(
             # Records with the true value agree in one variable that does not count.
             own = np.take_along_axis(sums, truth, axis=1) * decay
             np.put_along_axis(sums, truth, own, axis=1)
-            found[d, part] = sums
-    found *= persons.possible
+            found[part, :, d] = sums
+    found *= persons.possible[:, :, None]
     for block in _variables(num_levels):
-        some = persons.possible[:, block]
+        some = persons.possible[:, block, None]
         equal = some / some.sum(axis=1, keepdims=True)
-        total = found[..., block].sum(axis=-1, keepdims=True)
-        share = np.divide(found[..., block], total, where=total > 0, out=0 * found[..., block])
-        found[..., block] = np.where(total > 0, (1 - _EQUAL) * share + _EQUAL * equal, equal)
+        total = found[:, block].sum(axis=1, keepdims=True)
+        share = np.divide(found[:, block], total, where=total > 0, out=0 * found[:, block])
+        found[:, block] = np.where(total > 0, (1 - _EQUAL) * share + _EQUAL * equal, equal)
     return found
+
+
+def clues_of_files(persons: Persons, files: Weighted, num_levels: tuple[int, ...]) -> np.ndarray:
+    """(A, R, D) logarithms of `kernel_estimates`, which need nothing but the files."""
+    # An impossible value has no probability, and is never guessed.
+    return np.log(np.maximum(kernel_estimates(persons, files, num_levels), 1e-6))
 
 
 def together(files: list[Weighted]) -> Weighted:
@@ -129,86 +122,75 @@ def together(files: list[Weighted]) -> Weighted:
 
 
 def excess_of_tables(
-    persons: Persons, files: Weighted, known: Weighted, num_levels: tuple[int, ...]
+    codes: np.ndarray,
+    weights: np.ndarray,
+    made: np.ndarray,
+    known: Weighted,
+    num_levels: tuple[int, ...],
 ) -> np.ndarray:
     """Compare the tables of files with those of the records that an intruder knows.
 
     Parameters
     ----------
-    persons
-        A persons.
-    files
-        Records of all files together.
+    codes : (A, J) integer array
+        Values of the persons.
+    weights : (A,) array
+        Weight of each person among the known records, whom the intruder does not know; 0 if the
+        person is not among them.
+    made : (R, R) array
+        Share of the records of the files that have each pair of levels.
     known
-        Records of the sample, the persons' own included if `Persons.own` says so. The intruder
-        knows all of them but the person's.
+        Records of the sample.
     num_levels
         Levels of each variable, R in all.
 
     Returns
     -------
-    excess : (A, R, 3) float64 array
+    excess : (A, R, 3) float32 array
         For each value v: the sum over the other variables k of (t - T) / (t + T + 1) and of
         (t - T) / sqrt(t + T + 1), for the cell (v, x_k) of two variables; and the first of these
         for the table of one variable.
     """
-    weight = np.ones(len(persons.codes)) if persons.own is None else known.weights[persons.own]
-    made = _two_way(files, num_levels)
-    seen = _two_way(known, num_levels)
-    # The person counts as one more record, if he is not among the known ones.
-    total = known.weights.sum() + (1.0 if persons.own is None else 0.0)
-    made *= total / files.weights.sum()
-    ours = _one_hot(persons.codes, num_levels)
-    variable = np.repeat(np.arange(len(num_levels)), num_levels)
+    seen, variable = two_way(known, num_levels), np.repeat(np.arange(len(num_levels)), num_levels)
     others = variable[:, None] != variable
-    found = np.empty((*persons.possible.shape, 3))
-    by_count, by_root = _excess(made, seen)
-    found[..., 0], found[..., 1] = ours @ (by_count * others), ours @ (by_root * others)
-    found[..., 2] = by_count.diagonal()
-    if persons.own is None:
-        return found
-    # Cells of the true values contain the person, whom the intruder does not know.
-    truth = persons.codes + first_rows(num_levels)
-    cells = truth[:, :, None], truth[:, None, :]
-    by_count, by_root = _excess(made[cells], seen[cells] - weight[:, None, None])
     apart = ~np.eye(len(num_levels), dtype=bool)
-    rows = np.arange(len(truth))[:, None]
-    found[rows, truth, 0] = (by_count * apart).sum(axis=2)
-    found[rows, truth, 1] = (by_root * apart).sum(axis=2)
-    found[rows, truth, 2] = by_count.diagonal(axis1=1, axis2=2)
+    found = np.empty((len(codes), len(variable), 3), np.float32)
+    # A person who is not among the known records is one more.
+    for who, total in ((weights > 0, 0), (weights == 0, 1)):
+        tables = made * (known.weights.sum() + total)
+        ours, truth = _one_hot(codes[who], num_levels), codes[who] + first_rows(num_levels)
+        by_count, by_root = _excess(tables, seen)
+        of_value = np.empty((len(ours), len(variable), 3))
+        of_value[..., 0], of_value[..., 1] = ours @ (by_count * others), ours @ (by_root * others)
+        of_value[..., 2] = by_count.diagonal()
+        # Cells of the true values contain the person, if he is known.
+        cells = truth[:, :, None], truth[:, None, :]
+        by_count, by_root = _excess(tables[cells], seen[cells] - weights[who, None, None])
+        at_truth = [(by_count * apart).sum(axis=2), (by_root * apart).sum(axis=2)]
+        at_truth.append(by_count.diagonal(axis1=1, axis2=2))
+        of_value[np.arange(len(truth))[:, None], truth] = np.stack(at_truth, axis=-1)
+        found[who] = of_value
     return found
 
 
-def clues(
-    persons: Persons, files: Weighted, known: Weighted, num_levels: tuple[int, ...]
+def fit_choices(
+    found: np.ndarray,
+    persons: Persons,
+    num_levels: tuple[int, ...],
+    start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Describe each value of each variable by what an intruder knows.
-
-    Returns
-    -------
-    clues : (A, R, P) float32 array
-        Log kernel estimates from the files, which need nothing but the files; and, for an intruder
-        who knows all other records, those from these, and the excess of tables.
-    """
-    of_files = kernel_estimates(persons, files, num_levels)
-    of_known = kernel_estimates(persons, known, num_levels, apart=True)
-    # A value that is impossible has no probability.
-    logs = np.log(np.maximum(np.concatenate([of_files, of_known]), 1e-6))
-    excess = excess_of_tables(persons, files, known, num_levels)
-    return np.concatenate([np.moveaxis(logs, 0, -1), excess], axis=-1, dtype=np.float32)
-
-
-def fit_choices(found: np.ndarray, persons: Persons, num_levels: tuple[int, ...]) -> np.ndarray:
     """Fit the conditional logit model of the true values among all values.
 
     Parameters
     ----------
     found : (A, R, P) array
-        Result of `clues`.
+        P clues to each value of each variable.
     persons
         The A persons, whose values are known.
     num_levels
         Levels of each variable.
+    start : (P,) array, optional
+        Coefficients with which the search begins.
 
     Returns
     -------
@@ -216,19 +198,41 @@ def fit_choices(found: np.ndarray, persons: Persons, num_levels: tuple[int, ...]
         Posterior mode under independent standard normal priors, for clues in units of their
         standard deviations.
     """
-    from scipy.optimize import minimize
-
     scale = _scale(found)
     truth = persons.codes + first_rows(num_levels)
     at_truth = np.take_along_axis(found, truth[:, :, None], axis=1).sum(axis=(0, 1), dtype=float)
 
     def loss(beta):
         probability, log_total = _choice(found @ np.float32(beta / scale), persons, num_levels)
-        expected = np.einsum("ar,arp->p", probability, found, dtype=np.float64)
-        value = log_total - at_truth @ (beta / scale) + _RIDGE / 2 * beta @ beta
-        return value, (expected - at_truth) / scale + _RIDGE * beta
+        return probability, log_total - at_truth @ (beta / scale) + _RIDGE / 2 * beta @ beta
 
-    return minimize(loss, np.zeros(found.shape[2]), jac=True, method="L-BFGS-B").x / scale
+    beta = np.zeros(found.shape[2]) if start is None else start * scale
+    probability, value = loss(beta)
+    for _ in range(_STEPS):
+        mean, information = _moments(found, probability, num_levels)
+        gradient = (mean - at_truth) / scale + _RIDGE * beta
+        curvature = information / np.outer(scale, scale) + _RIDGE * np.eye(len(beta))
+        step = np.linalg.solve(curvature, gradient)
+        while (new := loss(beta - step))[1] > value + 1e-9 * abs(value):
+            step = step / 2
+        beta, (probability, value) = beta - step, new
+        if gradient @ step < _CLOSE:
+            break
+    return beta / scale
+
+
+def _moments(
+    found: np.ndarray, probability: np.ndarray, num_levels: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Expectation (P,) and covariance (P, P) of the sum of the clues to the values chosen."""
+    mean, second = np.zeros(found.shape[2]), np.zeros((found.shape[2],) * 2)
+    for block in _variables(num_levels):
+        weighted = found[:, block] * probability[:, block, None]
+        of_person = weighted.sum(axis=1, dtype=np.float64)
+        mean += of_person.sum(axis=0)
+        second += np.tensordot(weighted, found[:, block], axes=([0, 1], [0, 1]))
+        second -= of_person.T @ of_person
+    return mean, second
 
 
 def choice_probabilities(
@@ -264,7 +268,7 @@ def _one_hot(codes: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def _two_way(records: Weighted, num_levels: tuple[int, ...]) -> np.ndarray:
+def two_way(records: Weighted, num_levels: tuple[int, ...]) -> np.ndarray:
     """(R, R) weight of the records that have each pair of levels."""
     indicators = _one_hot(records.codes, num_levels)
     return (indicators.T * records.weights) @ indicators

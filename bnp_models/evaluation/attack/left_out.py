@@ -11,14 +11,18 @@ released, which were made from all records, then
     gain = mean of (s_i - r_i) over persons kept - mean of (s_i - r_i) over persons left out.
 
 r_i differs little from s_i if person i was kept, and takes away most of the variation between
-persons. Since the persons who are left out are drawn at random, this is the difference of two
-groups in a randomised experiment, whose standard error is Neyman's (1923). If files were no more
-informative about the persons from whom they were made than about others, its expectation would be
-zero. With a holdout there are no r_i: the persons of the sample were kept, and those of the holdout
-left out.
+persons. With a holdout there are no r_i: the persons of the sample were kept, and those of the
+holdout left out.
+
+Persons who are left out are drawn at random, so that this is a randomised experiment. Its error is
+that of a randomisation test (Fisher 1935): other persons, drawn at random, are taken for those left
+out, the attack is repeated with the same files, and the root mean square of the gains is the
+standard error. If files are no more informative about the persons from whom they were made than
+about others, the gain is one more draw from the distribution of these gains. A standard error for
+independent persons would be too small, because all of them are guessed by the same tables.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -30,18 +34,18 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.frames import Tabular
 from bnp_models.data.microdata import Microdata, as_records
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
-from bnp_models.evaluation.attack.gains import LEAST, LeftOutRisk
+from bnp_models.evaluation.attack.gains import LEAST, LeftOutRisk, gain_table
 from bnp_models.evaluation.attack.guesses import (
-    DECAYS,
-    NUM_CLUES,
     Guesses,
     Persons,
     Weighted,
     choice_probabilities,
-    clues,
+    clues_of_files,
+    excess_of_tables,
     fit_choices,
     judge_guesses,
     together,
+    two_way,
 )
 from bnp_models.evaluation.attack.targets import possible_changes
 from bnp_models.evaluation.files import coded_files
@@ -52,19 +56,14 @@ from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 SHARE = 0.2
 """Share of the records that are left out."""
 
-MOST = 2500
-"""Default for the largest number of persons of each group who are attacked."""
+MOST = 5000
+"""Default for the largest number of persons who are attacked."""
+
+NUM_CHANCE = 20
+"""Default for the number of times that other persons are taken for those left out."""
 
 # Largest number of persons times levels.
 _ENTRIES = 2_000_000
-
-
-class _World(NamedTuple):
-    """Files, and the records of the sample from which they were made."""
-
-    files: list[Weighted]
-    rows: np.ndarray
-    """Rows of the sample."""
 
 
 def choose_left_out(table: Microdata, key: jax.Array, share: float = SHARE) -> np.ndarray:
@@ -117,6 +116,7 @@ def left_out_risk(
     conditions: StructuralZeros | pd.DataFrame | None = None,
     persons: np.ndarray | None = None,
     most: int = MOST,
+    num_chance: int = NUM_CHANCE,
     key: jax.Array | None = None,
 ) -> LeftOutRisk:
     """Estimate what files tell about persons because they are in the sample.
@@ -137,24 +137,25 @@ def left_out_risk(
     persons : (n,) bool array, optional
         Records that are attacked. Default: all complete ones.
     most
-        Largest number of persons of each of the two groups who are attacked; they are chosen at
-        random.
+        Largest number of persons who are attacked; they are chosen at random.
+    num_chance
+        Number of times that other persons are taken for those left out.
     key
-        Random key of this choice, and of the halves of the persons from whom the intruder learns
-        how to combine what he knows. Default: ``jax.random.key(0)``.
+        Random key of these choices. Default: ``jax.random.key(0)``.
 
     Raises
     ------
     MicrodataError
         If a file does not have the sample's columns and levels.
     ValueError
-        If `left_out` has another length, or no record was left out or kept.
+        If `left_out` has another length, no record was left out or kept, or `num_chance` is below
+        2.
 
     Notes
     -----
-    The intruder who knows all other records fits his model to persons who were kept, and never to
-    the person whose values he guesses: the persons are divided at random into two halves, and the
-    values of each are guessed with the coefficients of the other. A weighted record counts as
+    The intruder fits his model to persons who were kept, and never to the person whose values he
+    guesses: the persons are divided at random into two halves, and the values of each are guessed
+    with the coefficients of the other. A weighted record counts as
     often as its weight, in units of the mean weight, among the records that he knows.
 
     Examples
@@ -177,79 +178,95 @@ def left_out_risk(
         attacked &= _checked_mask(persons, sample, "persons")
     if left_out.all() or not left_out.any():
         raise ValueError("left_out: some records must be left out, and some kept")
-    rng = numpy_generator(key_or_default(key))
-    most = min(most, max(LEAST, _ENTRIES // sum(sample.schema.num_levels)))
-    rows = np.concatenate([
-        _some(rng, np.flatnonzero(attacked & ~left_out), most),
-        _some(rng, np.flatnonzero(attacked & left_out), most),
-    ])  # fmt: skip
-    possible = possible_changes(
-        sample.codes[rows], sample.schema.num_levels, as_conditions(conditions, sample.schema)
-    )
-    attack = _Attack(sample, weights, rows, left_out[rows], possible, rng.random(len(rows)) < 0.5)
+    if num_chance < 2:
+        raise ValueError(f"num_chance must be at least 2, not {num_chance}")
+    rng, levels = numpy_generator(key_or_default(key)), sample.schema.num_levels
+    rows = np.flatnonzero(attacked)
+    most = min(most, max(2 * LEAST, _ENTRIES // sum(levels)))
+    if len(rows) > most:
+        rows = np.sort(rng.choice(rows, most, replace=False))
+    codes, zeros = sample.codes[rows], as_conditions(conditions, sample.schema)
+    persons_attacked = Persons(codes, possible_changes(codes, levels, zeros))
+    attack = _Attack(sample, weights, rows, persons_attacked, rng.random(len(rows)) < 0.5)
     own = None
     if released is not None:
         _, whole, _ = coded_files(call, sample, released, complete=True)
-        own = attack.guesses(_World(_weighted(whole), np.flatnonzero(sample.complete)))
-    kept = _World(_weighted(made), np.flatnonzero(sample.complete & ~left_out))
-    unique = np.zeros(sample.n, bool)
+        own, _ = attack.guesses(attack.look_at(whole), np.zeros(sample.n, bool))
     complete = np.flatnonzero(sample.complete)
-    cells = group_cells(sample.codes[complete], sample.schema.num_levels)
-    unique[complete[cells.sample_uniques]] = True
+    cells = group_cells(sample.codes[complete], levels)
+    unique = cells.counts[cells.record_cell[np.searchsorted(complete, rows)]] == 1
+    seen = attack.look_at(made)
+    guesses, start = attack.guesses(seen, left_out)
+    chance = []
+    for _ in range(num_chance):
+        others = left_out.copy()
+        others[complete] = rng.permutation(left_out[complete])
+        by_chance, _ = attack.guesses(seen, others, start)
+        chance.append(gain_table(by_chance, own, others[rows], unique))
     return LeftOutRisk(
-        sample, rows, left_out[rows], unique[rows], attack.guesses(kept), own, len(made)
+        sample, rows, left_out[rows], unique, guesses, own, np.array(chance), len(made)
     )
 
 
+class _Seen(NamedTuple):
+    """What an intruder sees of files."""
+
+    clues: np.ndarray
+    """(A, R, D) clues to each value of each person."""
+    tables: np.ndarray
+    """(R, R) share of the records that have each pair of levels."""
+
+
 class _Attack(NamedTuple):
-    """Persons who are attacked, and what they are attacked with."""
+    """Persons who are attacked, and the sample that an intruder may know but for each of them."""
 
     sample: Microdata
     weights: np.ndarray
     """(n,) weights of the records of the sample, with mean one."""
     rows: np.ndarray
-    left_out: np.ndarray
-    possible: np.ndarray
+    """(A,) rows of the persons."""
+    persons: Persons
     half: np.ndarray
     """(A,) half of the persons to which each belongs."""
 
-    def guesses(self, world: _World) -> dict[str, Guesses]:
-        """Guesses of each intruder from some files."""
+    def look_at(self, files: Sequence[Microdata]) -> _Seen:
+        """Compute what can be seen of files without knowing the sample."""
         levels = self.sample.schema.num_levels
-        codes = self.sample.codes[self.rows]
-        found = self._clues(world)
-        known = {"files": found[..., : len(DECAYS)], "all_others": found}
-        persons = Persons(codes, self.possible, None)
-        return {
-            name: judge_guesses(self._probabilities(part, persons), codes, levels)
-            for name, part in known.items()
-        }
+        records = together(_weighted(files))
+        clues = clues_of_files(self.persons, records, levels)
+        return _Seen(clues, two_way(records, levels) / records.weights.sum())
 
-    def _clues(self, world: _World) -> np.ndarray:
-        """(A, R, P) what an intruder knows of each value who knows all other records."""
-        known = Weighted(self.sample.codes[world.rows], self.weights[world.rows])
-        files, levels = together(world.files), self.sample.schema.num_levels
-        place, inside = np.searchsorted(world.rows, self.rows), np.isin(self.rows, world.rows)
-        found = np.empty((*self.possible.shape, NUM_CLUES), np.float32)
-        for who, own in ((inside, place), (~inside, None)):
-            if who.any():
-                persons = Persons(self.sample.codes[self.rows], self.possible, own)
-                found[who] = clues(persons.at(who), files, known, levels)
-        return found
+    def guesses(
+        self,
+        seen: _Seen,
+        left_out: np.ndarray,
+        start: Mapping[str, Sequence[np.ndarray]] | None = None,
+    ) -> tuple[dict[str, Guesses], dict[str, list[np.ndarray]]]:
+        """Guesses of each intruder, and his coefficients.
 
-    def _probabilities(self, found: np.ndarray, persons: Persons) -> np.ndarray:
-        """(A, R) probabilities of values, with coefficients that fit the other half's."""
+        The records that are not left out (n,) are those that he may know, and from which he learns.
+        """
         levels = self.sample.schema.num_levels
-        probabilities = np.empty(self.possible.shape)
-        for half in (False, True):
-            # He learns from persons who were kept, whatever the files were made from.
-            others = (self.half != half) & ~self.left_out
-            beta = fit_choices(found[others], persons.at(others), levels)
-            guessed = self.half == half
-            probabilities[guessed] = choice_probabilities(
-                found[guessed], beta, persons.at(guessed), levels
-            )
-        return probabilities
+        kept = self.sample.complete & ~left_out
+        known = Weighted(self.sample.codes[kept], self.weights[kept])
+        weights = np.where(left_out, 0, self.weights)[self.rows]
+        excess = excess_of_tables(self.persons.codes, weights, seen.tables, known, levels)
+        clues = {"files": seen.clues, "all_others": np.concatenate([seen.clues, excess], axis=2)}
+        guessed, coefficients = {}, {}
+        for name, found in clues.items():
+            probabilities = np.empty(self.persons.possible.shape)
+            coefficients[name] = []
+            for h, half in enumerate((False, True)):
+                learnt = (self.half != half) & (weights > 0)
+                first = None if start is None else start[name][h]
+                beta = fit_choices(found[learnt], self.persons.at(learnt), levels, first)
+                whom = self.half == half
+                probabilities[whom] = choice_probabilities(
+                    found[whom], beta, self.persons.at(whom), levels
+                )
+                coefficients[name].append(beta)
+            guessed[name] = judge_guesses(probabilities, self.persons.codes, levels)
+        return guessed, coefficients
 
 
 def _checked_mask(mask: np.ndarray, sample: Microdata, name: str) -> np.ndarray:
@@ -258,11 +275,6 @@ def _checked_mask(mask: np.ndarray, sample: Microdata, name: str) -> np.ndarray:
     if mask.dtype != bool or mask.shape != (sample.n,):
         raise ValueError(f"{name} must say True or False of each of the {sample.n} records")
     return mask
-
-
-def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` of the rows, chosen at random, in order."""
-    return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
 
 
 def _weighted(files: Sequence[Microdata]) -> list[Weighted]:
