@@ -251,7 +251,7 @@ def _write_datasets(
     attack = None
     if isinstance(command, Synthesize) and is_attacked(command, run.table):
         attack = attack_files(command, run, frames, _values_given(made)).summary()
-        notes = notes + attack["warnings"]
+        notes = notes + [f"attack: {sentence}" for sentence in attack["warnings"]]
     summary["warnings"] = notes + summary["warnings"]
     alone = {} if imputed else changes.values_of_one()
     shares = dict.fromkeys(alone, 0.0)

@@ -69,7 +69,7 @@ def test_every_kind_of_file(sample, tmp_path, capsys, kind):
     number = {"given": None, "balanced": None}.get(kind, 240)
     for intruder in ("files", "all_others"):
         one = rows[intruder, "all"]
-        assert 0.4 < one["right"] < 1 and abs(one["right_gain"]["estimate"]) < 0.3
+        assert 0.4 < one["right"] < 1 and abs(one["right_gain"]["estimate"]) < 0.5
         if number:
             assert (one["kept"], one["left_out"]) == (192, 48)
     assert f"attack: {found['in_words']}" in said
@@ -78,6 +78,8 @@ def test_every_kind_of_file(sample, tmp_path, capsys, kind):
     assert found["conclusion"] in words_of(page)
     made = [str(out / f"synthetic_{m}.csv") for m in (1, 2)]
     if kind == "calibrated":
+        # Their tables are nearly those of the sample, which tell of the only person not known.
+        assert rows["all_others", "all"]["right_gain"]["interval"][0] > 0
         # Who judges the files is told what the run found, and not that nothing is known.
         assert main(["evaluate", file, *made, "--drop", "w", "--out", str(tmp_path / "e")]) == 0
         judged = json.loads((tmp_path / "e" / "evaluation.json").read_text())
@@ -90,7 +92,9 @@ def test_every_kind_of_file(sample, tmp_path, capsys, kind):
         pd.read_csv(made[1])[::-1].to_csv(made[1], index=False)
         assert main(["evaluate", file, *made, "--drop", "w", "--out", str(tmp_path / "f")]) == 0
         judged = json.loads((tmp_path / "f" / "evaluation.json").read_text())
-        assert "--attack yes" in judged["attack_not_assessed"]
+        assert "--method calibrated" in judged["attack_not_assessed"]
+        page = (tmp_path / "f" / "report.html").read_text()
+        assert BOX in page and "synthesize --attack yes" in page
 
 
 def test_a_holdout_needs_no_other_files(sample, tmp_path):

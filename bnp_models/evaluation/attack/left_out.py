@@ -155,8 +155,8 @@ def left_out_risk(
     -----
     The intruder fits his model to persons who were kept, and never to the person whose values he
     guesses: the persons are divided at random into two halves, and the values of each are guessed
-    with the coefficients of the other. A weighted record counts as
-    often as its weight, in units of the mean weight, among the records that he knows.
+    with the coefficients of the other. A weighted record counts as often as its weight, in units of
+    the mean weight, among the records that he knows.
 
     Examples
     --------
