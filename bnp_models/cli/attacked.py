@@ -83,28 +83,32 @@ def attack_files(
     key_left_out, key_chains, key_files, key = Keys(jax.random.fold_in(run.key, _ATTACK), 4)
     left_out = choose_left_out(table, key_left_out)
     say(command.output, f"attack: chains without {left_out.sum():,} records of the sample")
-    again = _run_without(command, run, left_out, key_chains)
+    again = _run_without(command, run, _without(table, left_out), key_chains)
     rows = None if made.keep or made.rows is None else round(made.rows * (~left_out).mean())
     without = synthesize(
         again, made.datasets, rows, key=key_files, method=made.chosen_method, keep=made.keep,
         given=given,
     )  # fmt: skip
-    law = population_law(run)
-    admitted = admitted_levels(given, law.table.schema)
-    levels = law.table.codes + first_rows(law.table.schema.num_levels)
+    records = records_of(table)
+    admitted = admitted_levels(given, records.schema)
+    levels = records.codes + first_rows(records.schema.num_levels)
     return left_out_risk(
-        table, left_out, without, released=frames, conditions=law.conditions,
-        persons=law.table.complete & admitted[levels].all(axis=1), key=key,
+        table, left_out, without, released=frames, conditions=population_law(run).conditions,
+        persons=records.complete & admitted[levels].all(axis=1), key=key,
     )  # fmt: skip
 
 
-def _run_without(command: Synthesize, run: Run, left_out: np.ndarray, key: jax.Array) -> Run:
-    """Chains on the records that are not left out, as long as files need."""
-    settings, made, minutes = run.settings, command.made, command.chains.max_minutes
-    table, codes = run.table, run.table.codes[~left_out]
-    some = Microdata(table.schema, codes)
+def _without(table: Microdata, left_out: np.ndarray) -> Microdata:
+    """The records that are not left out, with their weights."""
+    codes = table.codes[~left_out]
     if isinstance(table, WeightedMicrodata):
-        some = WeightedMicrodata(table.schema, codes, table.weights[~left_out])
+        return WeightedMicrodata(table.schema, codes, table.weights[~left_out])
+    return Microdata(table.schema, codes)
+
+
+def _run_without(command: Synthesize, run: Run, some: Microdata, key: jax.Array) -> Run:
+    """Chains on some of the records, as long as files need."""
+    settings, made, minutes = run.settings, command.made, command.chains.max_minutes
     number = max(min(settings.num_samples, _DRAWS), -(-made.datasets // settings.num_chains))
     stop: dict[str, Any] = {}
     if minutes is not None:

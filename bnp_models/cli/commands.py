@@ -212,8 +212,8 @@ class Datasets:
     attack: str = option(choices=("auto", "yes", "no"), default="auto", help=
         "estimate what an intruder learns about persons because they are in the sample: chains and "
         "files are made again without a fifth of the records, and values of these persons are "
-        "guessed from both. auto: only for 500 to 5,000 single records, where this takes about "
-        "half as long as the chains (default: auto)")  # fmt: skip
+        "guessed from both. auto: only for 500 to 5,000 single records (default: "
+        "auto)")  # fmt: skip
     keep_missing: bool = switch(
         "also synthesize the missing values: each variable with missing values has a level for "
         "them, which is written as an empty cell. Where another column determines which values are "

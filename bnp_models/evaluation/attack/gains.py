@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -127,7 +127,7 @@ class LeftOutRisk:
     def _entry(self, intruder: str, name: str, who: np.ndarray, column: int) -> GainEntry:
         """Guesses of one intruder about a group of persons."""
         kept, left_out = self._numbers(who)
-        found = {}
+        found: dict[str, Any] = {}
         for measure in Guesses._fields:
             found[measure] = float(np.nanmean(self._inside(intruder, measure)[who]))
             found[f"{measure}_gain"] = self._gain(intruder, measure, column)
@@ -150,7 +150,8 @@ class LeftOutRisk:
         at = INTRUDERS.index(intruder), Guesses._fields.index(measure), column
         estimate, chance = float(self._table[at]), self.chance[:, *at]
         error = float(np.sqrt(np.nanmean(chance**2)))
-        ends = tuple(estimate + sign * quantile(len(chance)) * error for sign in (-1, 1))
+        width = quantile(len(chance)) * error
+        ends = estimate - width, estimate + width
         return GainFigures(estimate=estimate, standard_error=error, interval=ends)
 
     def gains(self) -> pd.DataFrame:

@@ -151,17 +151,17 @@ def excess_of_tables(
         (t - T) / sqrt(t + T + 1), for the cell (v, x_k) of two variables; and the first of these
         for the table of one variable.
     """
-    seen, variable = two_way(known, num_levels), np.repeat(np.arange(len(num_levels)), num_levels)
-    others = variable[:, None] != variable
+    seen = two_way(known, num_levels)
     apart = ~np.eye(len(num_levels), dtype=bool)
-    found = np.empty((len(codes), len(variable), 3), np.float32)
+    found = np.empty((len(codes), len(seen), 3), np.float32)
     # A person who is not among the known records is one more.
     for who, total in ((weights > 0, 0), (weights == 0, 1)):
         tables = made * (known.weights.sum() + total)
         ours, truth = _one_hot(codes[who], num_levels), codes[who] + first_rows(num_levels)
         by_count, by_root = _excess(tables, seen)
-        of_value = np.empty((len(ours), len(variable), 3))
-        of_value[..., 0], of_value[..., 1] = ours @ (by_count * others), ours @ (by_root * others)
+        of_value = np.empty((len(ours), len(seen), 3))
+        # No record has two levels of one variable.
+        of_value[..., 0], of_value[..., 1] = ours @ by_count, ours @ by_root
         of_value[..., 2] = by_count.diagonal()
         # Cells of the true values contain the person, if he is known.
         cells = truth[:, :, None], truth[:, None, :]

@@ -252,7 +252,8 @@ class _Attack(NamedTuple):
         weights = np.where(left_out, 0, self.weights)[self.rows]
         excess = excess_of_tables(self.persons.codes, weights, seen.tables, known, levels)
         clues = {"files": seen.clues, "all_others": np.concatenate([seen.clues, excess], axis=2)}
-        guessed, coefficients = {}, {}
+        guessed: dict[str, Guesses] = {}
+        coefficients: dict[str, list[np.ndarray]] = {}
         for name, found in clues.items():
             probabilities = np.empty(self.persons.possible.shape)
             coefficients[name] = []

@@ -9,6 +9,8 @@ from harness import Z_LIMIT, z_scores
 from scipy.stats import kstest, t
 
 import bnp_models as bnp
+from bnp_models.evaluation.attack import left_out as attack
+from bnp_models.evaluation.attack.gains import gain_table
 from bnp_models.evaluation.attack.guesses import Guesses
 
 SCHEMA = bnp.Schema(tuple("abcd"), (tuple(range(3)), tuple(range(4)), tuple(range(3)), ("x", "y")))
@@ -113,6 +115,25 @@ def test_gain_is_the_difference_of_two_groups_by_hand():
     assert list(risk.gains()["kept"]) == [35, 35]
 
 
+def test_chance_gains_are_those_of_an_attack_on_other_persons(monkeypatch):
+    rng, key, seen = np.random.default_rng(7), jax.random.key(3), []
+    table, left_out = population(rng, 150), halves(rng, 150)
+    files = [some_of(table, ~left_out), population(rng, 100)]
+
+    def spied(guesses, released, left_out, unique):
+        seen.append(left_out)
+        return gain_table(guesses, released, left_out, unique)
+
+    monkeypatch.setattr(attack, "gain_table", spied)
+    risk = bnp.evaluation.left_out_risk(table, left_out, files, num_chance=3, key=key)
+    masks = list(seen)
+    for gains, mask in zip(risk.chance, masks, strict=True):
+        assert mask.sum() == left_out.sum() and (mask != left_out).any()
+        other = bnp.evaluation.left_out_risk(table, mask, files, num_chance=2, key=key)
+        expected = gain_table(other.guesses, None, mask, other.unique)
+        np.testing.assert_allclose(gains, expected, atol=0.01)
+
+
 def test_a_weighted_record_counts_as_often_as_its_weight():
     """The files have each record as often as its weight: known weights give everybody away."""
     rng = np.random.default_rng(3)
@@ -167,14 +188,14 @@ def test_records_that_are_left_out():
 def test_refused():
     rng = np.random.default_rng(6)
     table = population(rng, 50)
-    attack = bnp.evaluation.left_out_risk
+    risk_of = bnp.evaluation.left_out_risk
     with pytest.raises(ValueError, match="left_out must say True or False of each of the 50"):
-        attack(table, np.zeros(50), table)
+        risk_of(table, np.zeros(50), table)
     with pytest.raises(ValueError, match="some records must be left out"):
-        attack(table, np.zeros(50, bool), table)
+        risk_of(table, np.zeros(50, bool), table)
     with pytest.raises(ValueError, match="num_chance must be at least 2, not 1"):
-        attack(table, np.arange(50) < 20, table, num_chance=1)
-    few = attack(table, np.arange(50) < 5, table)
+        risk_of(table, np.arange(50) < 20, table, num_chance=1)
+    few = risk_of(table, np.arange(50) < 5, table)
     assert few.warnings() == ["fewer than 20 persons could be attacked in one of the two groups"]
     assert few.entries == [] and len(few.summary()["gains"]) == 0 and len(few.gains()) == 0
     assert "too few" in few.in_words() and "nothing can be concluded" in few.conclusion()
