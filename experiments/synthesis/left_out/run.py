@@ -22,8 +22,6 @@ from methods import trees as sequential_trees  # noqa: E402
 FILES, COMPONENTS = 5, 50
 CHAINS = {"num_chains": 2, "num_warmup": 1000, "num_samples": 100, "thin": 5}
 KEPT = ("age", "sex", "race")
-# Largest sample to which mixed membership is fitted, because its chains take long.
-MOST_HDP = 1000
 COLUMNS = (
     "n", "seed", "files", "intruder", "records", "kept", "left_out", "right", "gain",
     "standard_error", "lower", "upper",
@@ -84,6 +82,8 @@ MAKERS = {
     "nplcm, calibrated": of_chains("nplcm", "calibrated"),
     f"nplcm, --keep {','.join(KEPT)}": of_chains("nplcm", keep=KEPT),
     "nplcm with weights, calibrated": of_chains("weighted", "calibrated"),
+    # Files of the population, which know nothing of the sample.
+    "fresh samples": None,
     "hdp, calibrated": of_chains("hdp", "calibrated"),
 }
 
@@ -93,20 +93,19 @@ def rows_of(risk, **more):
     return [more | row for row in risk.gains().to_dict("records")]
 
 
-def compare(population, n, seed, share):
-    """Gains of every kind of files of one sample, one kind after the other."""
+def compare(population, n, seed, share, done):
+    """Gains of every kind of files of one sample, one kind after the other, unless it is done."""
     rng = np.random.default_rng([n, seed])
     chosen = rng.permutation(population.n)
     table = bnp.Microdata(population.schema, population.codes[chosen[:n]])
     left_out = bnp.evaluation.choose_left_out(table, jax.random.key(seed), share)
     some = bnp.Microdata(table.schema, table.codes[~left_out])
     whole, part = {}, {}
-    for name, make in {**MAKERS, "fresh samples": None}.items():
-        if "hdp" in name and n > MOST_HDP:
+    for name, make in MAKERS.items():
+        if (str(n), str(seed), name) in done:
             continue
         began = time.perf_counter()
         if make is None:
-            # Files of the population, which know nothing of the sample.
             released, without = (fresh(population, chosen[n:], k, rng) for k in (n, some.n))
         else:
             keys = jax.random.key(100 + seed), jax.random.key(200 + seed)
@@ -179,9 +178,15 @@ def tabulate(rows):
     return "\n".join(lines) + "\n"
 
 
+def read(path):
+    """Rows of a table."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", type=float, default=0.2, help="of the records, left out")
     parser.add_argument("--null", type=int, help="samples whose files know nothing of them")
@@ -190,16 +195,18 @@ def main():
     if options.null:
         null(population, options.null)
         return
-    with open(HERE / "results.csv", "w", newline="") as file:
+    results = HERE / "results.csv"
+    if not results.exists():
+        results.write_text(",".join(COLUMNS) + "\n")
+    done = {(row["n"], row["seed"], row["files"]) for row in read(results)}
+    with open(results, "a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
         for n in options.rows:
             for seed in range(options.seeds):
-                for row in compare(population, n, seed, options.share):
+                for row in compare(population, n, seed, options.share, done):
                     writer.writerow(row)
                     file.flush()
-    with open(HERE / "results.csv", newline="") as file:
-        (HERE / "table.md").write_text(tabulate(csv.DictReader(file)))
+    (HERE / "table.md").write_text(tabulate(read(results)))
 
 
 if __name__ == "__main__":
