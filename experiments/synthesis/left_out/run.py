@@ -14,6 +14,8 @@ import jax
 import numpy as np
 
 import bnp_models as bnp
+from bnp_models.evaluation.attack.gains import quantile
+from bnp_models.evaluation.attack.left_out import NUM_CHANCE
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "peers"))
@@ -172,7 +174,8 @@ def tabulate(rows):
             gain = np.mean([float(row["gain"]) for row in some])
             error = np.sqrt(sum(float(row["standard_error"]) ** 2 for row in some)) / len(some)
             right = np.mean([float(row["right"]) for row in some])
-            ends = f"{100 * (gain - 1.96 * error):.1f} to {100 * (gain + 1.96 * error):.1f}"
+            width = quantile(NUM_CHANCE * len(some)) * error
+            ends = f"{100 * (gain - width):.1f} to {100 * (gain + width):.1f}"
             cells += [f"{100 * right:.1f}%", f"{100 * gain:.1f}", ends]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
