@@ -209,6 +209,11 @@ class Datasets:
         "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
         "and the options of that run are used again; only options for the data sets, such as "
         "--datasets, --method and --format, may differ")  # fmt: skip
+    attack: str = option(choices=("auto", "yes", "no"), default="auto", help=
+        "estimate what an intruder learns about persons because they are in the sample: chains and "
+        "files are made again without a fifth of the records, and values of these persons are "
+        "guessed from both. auto: only for 500 to 5,000 single records (default: "
+        "auto)")  # fmt: skip
     keep_missing: bool = switch(
         "also synthesize the missing values: each variable with missing values has a level for "
         "them, which is written as an empty cell. Where another column determines which values are "
