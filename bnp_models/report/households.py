@@ -1,13 +1,12 @@
 """Summary and page of the disclosure risk of households."""
 
-import math
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.data.compositions import num_compositions
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.documents import HouseholdRiskDocument, HouseholdsEntry, PersonsEntry
@@ -83,14 +82,6 @@ def household_risk_summary(
         warnings=warnings_with(diagnosis, checks),
         **timing(run),
     )
-
-
-def num_compositions(schema: HouseholdSchema, sizes: np.ndarray) -> int:
-    """Number of compositions of households of these numbers of persons."""
-    kinds = math.prod(schema.num_member_levels)
-    members = [int(size) - schema.num_heads for size in sizes]
-    in_no_order = sum(math.comb(kinds + m - 1, m) for m in members)
-    return math.prod(schema.num_household_levels) * in_no_order
 
 
 def _of_households(risk: HouseholdRisk) -> HouseholdsEntry:
