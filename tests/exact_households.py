@@ -1,4 +1,4 @@
-"""Households so few that all of them can be gone through, and runs whose draws are from the prior."""
+"""Households so few that all of them can be gone through, and runs with draws from the prior."""
 
 import dataclasses
 from functools import cached_property

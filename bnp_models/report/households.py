@@ -21,7 +21,9 @@ from bnp_models.report.summaries import (
     p_zero,
     timing,
     warnings_with,
+    what_if,
 )
+from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.households import HouseholdRisk
 from bnp_models.risk.verdict import Limits
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
@@ -33,6 +35,7 @@ def household_risk_summary(
     seed: int | None = None,
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
+    coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
 ) -> HouseholdRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
@@ -45,6 +48,8 @@ def household_risk_summary(
         As for `risk_summary`; the limits are those of households.
     checks
         Result of ``predictive_checks(run, unit="household")``, whose warnings are added.
+    coarser
+        Result of `coarsen`.
 
     Examples
     --------
@@ -77,6 +82,7 @@ def household_risk_summary(
         persons=_of_persons(risk),
         **entries_of_chains(run, units, diagnosis, (checks,), limits, seed, "household"),
         checks=None if checks is None else checks.document(),
+        what_if=None if coarser is None else what_if(coarser),
         **of_rules,
         **of_ties(units),
         warnings=warnings_with(diagnosis, checks),

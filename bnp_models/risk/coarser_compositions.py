@@ -16,6 +16,7 @@ probabilities of the possible finer ones in it, divided by P(possible) of the fi
 """
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 
 import jax
@@ -23,12 +24,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bnp_models.data.coarser_households import Labels, is_coarser, labels_of
+from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.messages import quoted
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.run import HouseholdsRun, blocks_of_draws, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
+from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk.arrangements import Arranger
 from bnp_models.risk.evaluator import Draws
@@ -39,6 +42,32 @@ from bnp_models.rules.rules import CompiledRules
 
 MAX_HEADS = 2**10
 """Largest number of combinations of the head's values that are summed over."""
+
+
+def num_heads(coarsening: Recoding, relative: tuple, schema: HouseholdSchema) -> int:
+    """Number of combinations of the head's values that are summed over for a coarsening.
+
+    `relative` is the option of `NDPMPM`.
+    """
+    if not relative:
+        return 1
+    labels, names = labels_of(coarsening), schema.table.variables
+    pairs = RelativeCoding(schema, relative).pairs
+    named = {names.index(schema.member_variables[pair.member]): pair for pair in pairs}
+    return math.prod(pair.num_levels for j, pair in named.items() if is_coarser(labels[j]))
+
+
+def require_few_heads(
+    coarsenings: Mapping[str, Recoding], relative: tuple, schema: HouseholdSchema
+) -> None:
+    """Raise MicrodataError if one would sum over too many values; arguments as of `num_heads`."""
+    for text, coarsening in coarsenings.items():
+        if (number := num_heads(coarsening, relative, schema)) > MAX_HEADS:
+            raise MicrodataError(
+                f"for {quoted(text)}, {number:,} combinations of the head's values would have to "
+                f"be summed over, which is more than {MAX_HEADS:,}; make fewer of the variables "
+                "coarser that are modelled relative to the head (--relative)"
+            )
 
 
 class CoarserCompositions:
@@ -101,10 +130,6 @@ class CoarserCompositions:
             if is_coarser(labels[j]):
                 found |= (np.bincount(labels[j]) > 1)[labels[j]][members.codes[:, j]]
         return np.logical_or.reduceat(found, members.start)[rows]
-
-    def num_heads(self, labels: Labels) -> float:
-        """Number of combinations of the head's values that are summed over."""
-        return np.prod([float(pair.num_levels) for pair in self.arranger.summed(labels)])
 
     def _evaluated(self, labels: Labels, rows: np.ndarray, estimated: bool) -> np.ndarray:
         """Log probabilities (D, m), with the share of possible households if it is estimated."""
@@ -169,17 +194,8 @@ class HouseholdEvaluator:
 
     def can_evaluate(self, coarsening: Recoding) -> bool:
         """Whether there are few enough values of heads to sum over."""
-        return self._sample.num_heads(labels_of(coarsening)) <= MAX_HEADS
-
-    def require_few_heads(self, text: str, coarsening: Recoding) -> None:
-        """Raise MicrodataError, naming a coarsening by its text, unless it can be evaluated."""
-        number = self._sample.num_heads(labels_of(coarsening))
-        if number > MAX_HEADS:
-            raise MicrodataError(
-                f"for {quoted(text)}, {number:,.0f} combinations of the head's values would have "
-                f"to be summed over, which is more than {MAX_HEADS:,}; make fewer of the variables "
-                "coarser that are modelled relative to the head (--relative)"
-            )
+        relative = self.run.model.relative
+        return num_heads(coarsening, relative, self.run.table.schema) <= MAX_HEADS
 
     def coarser(self, coarsening: Recoding, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate the coarser compositions of some households.

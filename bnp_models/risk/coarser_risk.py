@@ -40,7 +40,7 @@ from bnp_models.risk.coarsening import (
     require_listable,
     single_drops,
 )
-from bnp_models.risk.coarser_compositions import HouseholdEvaluator
+from bnp_models.risk.coarser_compositions import HouseholdEvaluator, require_few_heads
 from bnp_models.risk.evaluator import Evaluator, draw_taus
 from bnp_models.risk.households import check_households
 from bnp_models.risk.missing_keys import (
@@ -237,8 +237,7 @@ def _coarsen_households(
     if coarsenings is None:
         coarsenings = household_drops(schema)
     found = _parsed(coarsenings, schema.table, run)
-    for text, coarsening in found.items():
-        evaluator.require_few_heads(text, coarsening)
+    require_few_heads(found, evaluator.run.model.relative, schema)
     tables = {text: recoded_households(evaluator.run.table, x) for text, x in found.items()}
     overdispersion = evaluator.draw_overdispersion(key_overdispersion) if ties == "on" else None
     risks = {}

@@ -17,8 +17,8 @@ from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.nested.relative import Pair
 from bnp_models.risk import arrangements, coarser_compositions, possible_shares
 from bnp_models.risk.arrangements import Arranger
-from bnp_models.risk.coarser_compositions import CoarserCompositions, HouseholdEvaluator
 from bnp_models.risk.coarsening import household_drops, parse_coarsening
+from bnp_models.risk.coarser_compositions import CoarserCompositions, HouseholdEvaluator
 from bnp_models.risk.household_probabilities import Laws
 
 # Case, coarsening, and whether rules may exclude households of a coarser composition.
@@ -35,10 +35,12 @@ PLAIN = [
 ]  # fmt: skip
 RULED = [
     ("tables", "drop:age"), ("tables", "drop:role"), ("tables, a head", "merge:age=1+2"),
-    ("tables, a head", "drop:age"), ("tables, a head", "drop:role"), ("tables on homes", "drop:home"),
-    ("tables on homes", "drop:home;drop:age"), ("guests, rules", "merge:role=head+guest"),
+    ("tables, a head", "drop:age"), ("tables, a head", "drop:role"),
+    ("tables on homes", "drop:home"), ("tables on homes", "drop:home;drop:age"),
+    ("guests, rules", "merge:role=head+guest"),
     ("guests, rules", "merge:role=other+guest"), ("relative rules", "merge:age=0+1"),
-    ("relative rules", "drop:role"), ("sizes, a head", "drop:age"), ("weights, tables", "drop:role"),
+    ("relative rules", "drop:role"), ("sizes, a head", "drop:age"),
+    ("weights, tables", "drop:role"),
 ]  # fmt: skip
 
 
