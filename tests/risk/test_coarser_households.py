@@ -72,7 +72,9 @@ class Coarse:
         number = {key: c for c, key in enumerate(dict.fromkeys(keys))}
         self.of = np.array([number[key] for key in keys])
         self.p = np.stack([np.bincount(self.of, row) for row in p])
-        self.first = np.unique(self.of, return_index=True)[1]
+        # A household of each coarser composition, at random.
+        order = np.random.default_rng(0).permutation(self.table.n)
+        self.first = order[np.unique(self.of[order], return_index=True)[1]]
         law = dataclasses.replace(law_of(exact.run), table=self.table)
         self.compositions = CoarserCompositions(
             Laws(law), 100, jax.random.key(0), numpy_generator(jax.random.key(1))
