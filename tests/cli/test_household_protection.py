@@ -11,8 +11,8 @@ from commands import CHILDREN_ARE_YOUNGER, one_line
 import bnp_models as bnp
 from bnp_models.cli.main import main
 
-SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "20",
-         "--draws", "40", "--population-size", "900", "--quiet"]  # fmt: skip
+SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "50",
+         "--draws", "500", "--population-size", "300", "--quiet"]  # fmt: skip
 BY = ["--household", "hid", "--household-variables", "tenure,persons"]
 
 
@@ -24,13 +24,9 @@ def folder(tmp_path_factory):
     rows = []
     for i in range(60):
         size, tenure = int(rng.integers(1, 4)), str(rng.choice(["own", "rent"]))
-        rows.append(
-            (f"H{90 - i}", size, tenure, "Householder", str(rng.choice(["30", "40", "50"])))
-        )
-        rows += [
-            (f"H{90 - i}", size, tenure, "Child", str(rng.choice(["5", "10"])))
-            for _ in range(size - 1)
-        ]  # fmt: skip
+        home = (f"H{90 - i}", size, tenure)
+        rows.append((*home, "Householder", int(rng.choice(range(35, 75, 5)))))
+        rows += [(*home, "Child", int(rng.choice(range(0, 20, 5)))) for _ in range(size - 1)]
     frame = pd.DataFrame(rows, columns=["hid", "persons", "tenure", "relate", "age"])
     frame["income"] = rng.integers(0, 3, len(frame)).astype(str)
     frame["area"] = np.where(frame["hid"] < "H6", "x", "y")

@@ -224,11 +224,11 @@ def test_a_composition_is_evaluated_once():
 
 def test_taus_are_those_of_simulated_populations():
     """tau_1 and tau_2 on coarser keys, against populations of 30 households from one parameter."""
-    exact, size = Exact("tables, a head", num_draws=1, draws=4000), 30
+    exact, size = Exact("tables, a head", num_draws=1, draws=400), 30
     (every, p), table = exact.all, exact.plain
     rng, texts = np.random.default_rng(0), ["drop:home", "merge:age=1+2", "drop:home;drop:role"]
     new = rng.multinomial(size - table.n, p[0], 20_000)
-    risks = bnp.coarsen(exact.run, size, texts, ties="off", num_samples=4000)
+    risks = bnp.coarsen(exact.run, size, texts, ties="off", num_samples=400)
     assert list(risks) == texts
     for text, risk in risks.items():
         coarsening = coarsening_of(text, table)
@@ -241,7 +241,7 @@ def test_taus_are_those_of_simulated_populations():
         for found, true in (
             (risk.tau1, (joined == 0).sum(axis=1)), (risk.tau2, (1 / (1 + joined)).sum(axis=1)),
         ):  # fmt: skip
-            error = np.hypot(found.std() / np.sqrt(4000), true.std() / np.sqrt(20_000))
+            error = np.hypot(found.std() / np.sqrt(400), true.std() / np.sqrt(20_000))
             # The shares of possible households are estimated.
             slack = 0.02 if "age" in text or "role" in text else 0
             assert abs(found.mean() - true.mean()) < Z_LIMIT * error + slack
