@@ -10,7 +10,6 @@ from bnp_models.data.coarser_households import recoded_households
 from bnp_models.data.households import Households
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import Schema
-from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.risk.coarsening import hierarchies_of, household_drops, parse_coarsening
 from bnp_models.risk.coarser_compositions import require_few_heads
 
@@ -53,9 +52,8 @@ def household_coarsenings(
     """Coarsenings of households: those asked for, and each variable dropped."""
     schema = households.schema
     asked = asked_coarsenings(command, schema.table, inputs)
-    assert isinstance(inputs.model, NDPMPM)
     with about("--what-if"):
-        require_few_heads(asked, inputs.model.relative, schema)
+        require_few_heads(asked, inputs.model, schema)
         for coarsening in asked.values():
             recoded_households(households, coarsening)
     return with_drops(command, schema.table, asked, lambda: household_drops(schema))

@@ -51,7 +51,7 @@ from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import diagnose
-from bnp_models.inference.run import RecordsRun, is_of_records
+from bnp_models.inference.run import RecordsRun, is_of_households, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.households import household_risk_summary
@@ -104,7 +104,9 @@ def protect_sample(command: Protect) -> int:
         strata=asked.strata, carry=asked.carry, link=asked.link, no_merge=asked.no_merge,
     )  # fmt: skip
     write = functools.partial(_write_protected, command, inputs, ids, beside)
-    options = {"population_size": size, "progress": shows_progress(command.output)}
+    options: dict[str, Any] = {
+        "population_size": size, "progress": shows_progress(command.output),
+    }  # fmt: skip
     if isinstance(inputs.table, Households):
         of_households = functools.partial(household_risk, **options)
         code = sample_into_folder(command, inputs, settings, of_households, write)
@@ -230,7 +232,7 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
             if isinstance(households, Households):
                 plain = plain_households(households)
                 recoded_households(plain, recoding)
-                require_few_heads({text: recoding}, inputs.model.relative, plain.schema)
+                require_few_heads({text: recoding}, inputs.model, plain.schema)
 
 
 def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:
@@ -266,6 +268,7 @@ def _write_protected(
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
     out, run, risk = done.out, done.run, done.evaluated
+    assert is_of_records(run) or is_of_households(run)
     data, asked, output = command.data, command.protection, command.output
     limits, seed = limits_of(command.limits), inputs.chains.seed
     if shows_progress(output):
@@ -322,7 +325,7 @@ def _summary(
     run, risk = done.run, done.evaluated
     of_households = isinstance(risk, HouseholdRisk)
     checks = predictive_checks(run, unit="household" if of_households else "record")
-    found = {"seed": seed, "diagnosis": done.diagnosis, "checks": checks}
+    found: dict[str, Any] = {"seed": seed, "diagnosis": done.diagnosis, "checks": checks}
     if isinstance(risk, HouseholdRisk):
         allowed, _ = allows_verdict(done.diagnosis, risk.households, checks)
         return household_risk_summary(risk, **found), allowed

@@ -345,7 +345,7 @@ def _coarser(
         "tau1": result.tau1.ravel(), "tau2": result.tau2.ravel(), "num_uniques": uniques,
     }  # fmt: skip
     return {
-        text: dataclasses.replace(one, **whole) if one.table.schema.num_cells == finest else one
+        text: dataclasses.replace(one, **whole) if one.num_cells == finest else one
         for text, one in coarser.items()
     }
 

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from bnp_models.data.cells import group_cells
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import Label
 
@@ -50,6 +51,7 @@ def recoded_households(table: Households, coarsening: Recoding) -> Households:
         If no variable of persons is left.
     """
     persons = coarsening.coarser(table.persons)
+    assert isinstance(persons, Microdata)
     return table.with_persons(persons, recoded_head(table.schema, coarsening))
 
 

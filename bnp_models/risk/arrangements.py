@@ -178,15 +178,15 @@ class Arranger:
         base = draw["log_pi"] + log_lambda[data.household.size_rows[arranged.size]]
         for k, of in enumerate(of_household):
             if k not in {pair.household for pair in summed}:
-                table = merged(data.household.block(log_lambda, k), of)
+                table = merged(log_lambda[data.household.rows(k)], of)
                 base = base + table[arranged.household_codes[:, k]]
-        own = [data.member.block(draw["log_phi"], v) for v in range(len(of_member))]
+        own = [draw["log_phi"][data.member.rows(v)] for v in range(len(of_member))]
         coarser = [merged(x, of) for x, of in zip(own, of_member, strict=True)]
         for choice in choices:
             log_head, of_levels, of_coarser = np.zeros(1), list(own), list(coarser)
             for pair in summed:
                 level, v = choice.levels[pair.household], pair.member
-                log_head = log_head + data.household.block(log_lambda, pair.household)[level]
+                log_head = log_head + log_lambda[data.household.rows(pair.household)][level]
                 of_levels[v] = own[v][pair.coded[level]]
                 of_coarser[v] = merged(of_levels[v], of_member[v])
             log_members = choice.counts @ _log_members(of_coarser, draw["log_omega"], choice.codes)

@@ -31,6 +31,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.run import HouseholdsRun, blocks_of_draws, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
+from bnp_models.models.model import Model
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED
 from bnp_models.risk.arrangements import Arranger
@@ -44,11 +45,9 @@ MAX_HEADS = 2**10
 """Largest number of combinations of the head's values that are summed over."""
 
 
-def num_heads(coarsening: Recoding, relative: tuple, schema: HouseholdSchema) -> int:
-    """Number of combinations of the head's values that are summed over for a coarsening.
-
-    `relative` is the option of `NDPMPM`.
-    """
+def num_heads(coarsening: Recoding, model: Model, schema: HouseholdSchema) -> int:
+    """Number of combinations of the head's values that are summed over for a coarsening."""
+    relative = vars(model).get("relative", ())
     if not relative:
         return 1
     labels, names = labels_of(coarsening), schema.table.variables
@@ -58,11 +57,11 @@ def num_heads(coarsening: Recoding, relative: tuple, schema: HouseholdSchema) ->
 
 
 def require_few_heads(
-    coarsenings: Mapping[str, Recoding], relative: tuple, schema: HouseholdSchema
+    coarsenings: Mapping[str, Recoding], model: Model, schema: HouseholdSchema
 ) -> None:
     """Raise MicrodataError if one would sum over too many values; arguments as of `num_heads`."""
     for text, coarsening in coarsenings.items():
-        if (number := num_heads(coarsening, relative, schema)) > MAX_HEADS:
+        if (number := num_heads(coarsening, model, schema)) > MAX_HEADS:
             raise MicrodataError(
                 f"for {quoted(text)}, {number:,} combinations of the head's values would have to "
                 f"be summed over, which is more than {MAX_HEADS:,}; make fewer of the variables "
@@ -194,8 +193,7 @@ class HouseholdEvaluator:
 
     def can_evaluate(self, coarsening: Recoding) -> bool:
         """Whether there are few enough values of heads to sum over."""
-        relative = self.run.model.relative
-        return num_heads(coarsening, relative, self.run.table.schema) <= MAX_HEADS
+        return num_heads(coarsening, self.run.model, self.run.table.schema) <= MAX_HEADS
 
     def coarser(self, coarsening: Recoding, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate the coarser compositions of some households.
@@ -217,8 +215,8 @@ class HouseholdEvaluator:
         """
         labels = labels_of(coarsening)
         keys = self._keys(labels, rows)
-        new = np.flatnonzero([key not in self._known for key in keys])
-        if len(new):
+        new = [i for i, key in enumerate(keys) if key not in self._known]
+        if new:
             log_b = log_q = self._sample.log_probabilities(labels, rows[new])
             if self._rest is not self._sample:
                 log_q = self._rest.log_probabilities(labels, rows[new])

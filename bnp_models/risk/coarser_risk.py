@@ -237,7 +237,7 @@ def _coarsen_households(
     if coarsenings is None:
         coarsenings = household_drops(schema)
     found = _parsed(coarsenings, schema.table, run)
-    require_few_heads(found, evaluator.run.model.relative, schema)
+    require_few_heads(found, run.model, schema)
     tables = {text: recoded_households(evaluator.run.table, x) for text, x in found.items()}
     overdispersion = evaluator.draw_overdispersion(key_overdispersion) if ties == "on" else None
     risks = {}

@@ -112,7 +112,7 @@ def _draw_levels(
         if k in choice.levels:
             households[:, k] = choice.levels[k]
         elif k in data.household.read and is_coarser(of):
-            table = data.household.block(draw["log_lambda"], k)
+            table = draw["log_lambda"][data.household.rows(k)]
             households[:, k] = draw_within(table, of, households[:, k], g, generator)
     lane, index = arranged.members_of(e)
     codes, levels = arranged.member_codes[index], arranged.level_codes[index]

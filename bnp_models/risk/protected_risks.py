@@ -20,6 +20,7 @@ from bnp_models.inference.convergence import errors_of_mean_draws
 from bnp_models.inference.run import HouseholdsRun, RecordsRun, shape_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
+from bnp_models.risk.coarser_compositions import HouseholdEvaluator
 from bnp_models.risk.evaluator import Evaluator, record_risks
 from bnp_models.risk.verdict import MARGIN, Limits, Verdict, figures_of_draws, judge
 
@@ -43,6 +44,7 @@ class ProtectedRisks:
     """
 
     unit = "record"
+    _evaluator: Evaluator | HouseholdEvaluator
 
     def __init__(
         self,
@@ -71,9 +73,10 @@ class ProtectedRisks:
 
     def _set_up(self, run, population_size: int, num_draws: int, key: jax.Array) -> None:
         """Make the evaluator, and `table`, the records of which changes are chosen."""
-        self._evaluator = Evaluator.of(
+        self._records = Evaluator.of(
             run, population_size, lambda law: law.spaced_parameters(num_draws)
         )
+        self._evaluator = self._records
         self._key_cells, self._conditions = key, self._evaluator.run.conditions
         assert isinstance(self._evaluator.run.table, Microdata)
         self.table = self._evaluator.run.table
@@ -156,7 +159,7 @@ class ProtectedRisks:
     def _log_probabilities(self, coarsening, rows) -> tuple[np.ndarray, np.ndarray]:
         """Log probabilities (draws, m) of cells: for records of the sample, and for others."""
         codes = self.table.codes[rows]
-        return self._evaluator.coarser(coarsening, codes, self._key_cells)
+        return self._records.coarser(coarsening, codes, self._key_cells)
 
 
 def patterns(suppressed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
