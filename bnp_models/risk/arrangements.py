@@ -1,4 +1,4 @@
-"""Households arranged for coarser compositions, and their probabilities at one draw.
+"""Households arranged for coarser compositions, and their probabilities at draws of a model.
 
 A nested model describes a household with a head by the head's values and by those of its members.
 If a coarsening no longer tells who the head is, each person who may be the head is put in this
@@ -8,7 +8,7 @@ value, arrangements are evaluated for each value that the head may have: a *choi
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,13 +16,11 @@ from scipy.special import logsumexp
 
 from bnp_models.data.coarser_households import Labels, Members, is_coarser
 from bnp_models.models.nested.relative import Pair
+from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws
 
 LEAST = 1e-300
 """Smallest probability; smaller ones are replaced by it."""
-
-Draw: TypeAlias = dict[str, np.ndarray]
-"""Parameters of one draw, in float64."""
 
 
 class Arrangements(NamedTuple):
@@ -70,15 +68,19 @@ class Choice(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """Log probabilities of the arrangements of a choice at one draw."""
+    """Log probabilities of the arrangements of a choice at D draws; D is left out of one draw's."""
 
     log_p: np.ndarray
-    """(E', F) by class of households."""
+    """(D, E', F) by class of households."""
     coarser: list[np.ndarray]
-    """For each variable of members, log probabilities (L, G, S) of the coarser level of each
+    """For each variable of members, log probabilities (D, L, G, S) of the coarser level of each
     level."""
     own: list[np.ndarray]
     """The same of the levels themselves."""
+
+    def at(self, d: int) -> "Evaluated":
+        """The log probabilities at one draw."""
+        return Evaluated(self.log_p[d], [x[d] for x in self.coarser], [x[d] for x in self.own])
 
 
 class Arranger:
@@ -170,28 +172,30 @@ class Arranger:
         return found
 
     def evaluated(
-        self, draw: Draw, labels: Labels, arranged: Arrangements, choices: Sequence[Choice]
+        self, draws: Draws, labels: Labels, arranged: Arrangements, choices: Sequence[Choice]
     ) -> Iterator[Evaluated]:
-        """Evaluate the arrangements of each choice at one draw."""
+        """Evaluate the arrangements of each choice at D draws."""
         (of_household, of_member), summed = self.levels(labels), self.summed(labels)
-        log_lambda, data = draw["log_lambda"], self.data
-        base = draw["log_pi"] + log_lambda[data.household.size_rows[arranged.size]]
+        log_lambda, log_phi, data = draws["log_lambda"], draws["log_phi"], self.data
+        fixed = {pair.household for pair in summed}
+        base = draws["log_pi"][:, None] + log_lambda[:, data.household.size_rows[arranged.size]]
         for k, of in enumerate(of_household):
-            if k not in {pair.household for pair in summed}:
-                table = merged(log_lambda[data.household.rows(k)], of)
-                base = base + table[arranged.household_codes[:, k]]
-        own = [draw["log_phi"][data.member.rows(v)] for v in range(len(of_member))]
+            if k not in fixed:
+                table = merged(log_lambda[:, data.household.rows(k)], of)
+                base += table[:, arranged.household_codes[:, k]]
+        own = [log_phi[:, data.member.rows(v)] for v in range(len(of_member))]
         coarser = [merged(x, of) for x, of in zip(own, of_member, strict=True)]
         for choice in choices:
-            log_head, of_levels, of_coarser = np.zeros(1), list(own), list(coarser)
+            log_p, of_levels, of_coarser = base[:, choice.arrangement], list(own), list(coarser)
             for pair in summed:
                 level, v = choice.levels[pair.household], pair.member
-                log_head = log_head + log_lambda[data.household.rows(pair.household)][level]
-                of_levels[v] = own[v][pair.coded[level]]
+                log_p += log_lambda[:, data.household.rows(pair.household)][:, level][:, None]
+                of_levels[v] = own[v][:, pair.coded[level]]
                 of_coarser[v] = merged(of_levels[v], of_member[v])
-            log_members = choice.counts @ _log_members(of_coarser, draw["log_omega"], choice.codes)
-            log_p = base[choice.arrangement] + log_head + log_members
-            yield Evaluated(log_p, of_coarser, of_levels)
+            log_member = _log_members(of_coarser, draws["log_omega"], choice.codes)
+            yield Evaluated(
+                log_p + _sum_of_members(choice.counts, log_member), of_coarser, of_levels
+            )
 
 
 def _choice(fixed: dict[int, int], may: np.ndarray, arranged: Arrangements) -> Choice:
@@ -210,25 +214,32 @@ def ranges(start: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def merged(log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Log probabilities (L, ...) of the coarser level of each level."""
+    """Log probabilities (D, L, ...) of the coarser level of each level."""
     if not is_coarser(labels):
         return log_p
     _, group = np.unique(labels, return_inverse=True)
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(group.max() + 1))
-    sums = np.add.reduceat(np.exp(log_p)[order], first, axis=0)
-    return np.log(np.maximum(sums, LEAST))[group]
+    sums = np.add.reduceat(np.exp(log_p)[:, order], first, axis=1)
+    return np.log(np.maximum(sums, LEAST))[:, group]
 
 
 def _log_members(
     tables: Sequence[np.ndarray], log_omega: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """Log probability (U, F) of members with these codes (U, p), by class of households."""
-    log_p = np.zeros((len(codes), *tables[0].shape[1:]))
-    for v, table in enumerate(tables):
-        log_p = log_p + table[codes[:, v]]
-    if log_p.shape[1] < len(log_omega):
-        top = log_p.max(axis=2)
-        total = np.exp(log_p[:, 0] - top) @ np.exp(log_omega).T
+    """Log probability (D, U, F) of members with these codes (U, p), by class of households."""
+    log_p = tables[0][:, codes[:, 0]]
+    for v, table in enumerate(tables[1:], start=1):
+        log_p = log_p + table[:, codes[:, v]]
+    if log_p.shape[2] < log_omega.shape[1]:
+        top = log_p.max(axis=3)
+        total = np.exp(log_p[:, :, 0] - top) @ np.exp(log_omega).transpose(0, 2, 1)
         return np.log(np.maximum(total, LEAST)) + top
-    return logsumexp(log_p + log_omega, axis=2)
+    return logsumexp(log_p + log_omega[:, None], axis=3)
+
+
+def _sum_of_members(counts: csr_array, log_member: np.ndarray) -> np.ndarray:
+    """Sums (D, E', F) over the members of each arrangement of what they have (D, U, F)."""
+    num_draws, number, num_classes = log_member.shape
+    flat = log_member.transpose(1, 0, 2).reshape(number, num_draws * num_classes)
+    return (counts @ flat).reshape(-1, num_draws, num_classes).transpose(1, 0, 2)

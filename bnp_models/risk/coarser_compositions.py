@@ -34,7 +34,7 @@ from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED
-from bnp_models.risk.arrangements import Arranger
+from bnp_models.risk.arrangements import Arrangements, Arranger
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
@@ -138,22 +138,32 @@ class CoarserCompositions:
         sizes, head = arranger.members.sizes[rows], arranger.schema.num_heads
         # All persons in all orders; of these, each person is the head equally often.
         log_orders = arranger.members.grouped(labels).log_orders[rows] - head * np.log(sizes)
+        first = np.flatnonzero(np.diff(arranged.row, prepend=-1))
         found = np.empty((len(self._log_possible), len(rows)))
-        for d in range(len(found)):
-            draw = {name: np.asarray(value[d], float) for name, value in self._flat.items()}
-            evaluated = list(arranger.evaluated(draw, labels, arranged, choices))
-            log_p = np.full((len(choices), len(arranged.row)), -np.inf)
+        for indices, _ in blocks_of_draws(len(found), self._figures(arranged)):
+            draws = {name: value[indices].astype(float) for name, value in self._flat.items()}
+            evaluated = list(arranger.evaluated(draws, labels, arranged, choices))
+            log_p = np.full((len(choices), len(indices), len(arranged.row)), -np.inf)
             for of, choice, one in zip(log_p, choices, evaluated, strict=True):
-                of[choice.arrangement] = logsumexp(one.log_p, axis=1)
-            first = np.flatnonzero(np.diff(arranged.row, prepend=-1))
-            found[d] = np.logaddexp.reduceat(np.logaddexp.reduce(log_p, axis=0), first)
-            if estimated:
+                of[:, choice.arrangement] = logsumexp(one.log_p, axis=2)
+            summed = np.logaddexp.reduce(log_p, axis=0)
+            found[indices] = np.logaddexp.reduceat(summed, first, axis=1)
+            for d, index in enumerate(indices if estimated else []):
+                draw = {name: value[d] for name, value in draws.items()}
                 share = possible_shares(
-                    arranger, self._rules, draw, labels, arranged, choices, evaluated,
-                    self._generator,
+                    arranger, self._rules, draw, labels, arranged, choices,
+                    [one.at(d) for one in evaluated], self._generator,
                 )  # fmt: skip
-                found[d] += np.log(np.maximum(share, 1e-300))
+                found[index] += np.log(np.maximum(share, 1e-300))
         return found + log_orders - self._log_possible
+
+    def _figures(self, arranged: Arrangements) -> int:
+        """Numbers that are computed for each draw: of members by class, and of arrangements."""
+        (_, *classes), (_, num_classes) = (
+            self._flat[name].shape[1:] for name in ("log_phi", "log_lambda")
+        )
+        number = min(len(arranged.of_member), math.prod(self.arranger.data.member.num_levels))
+        return number * max(math.prod(classes), num_classes) + len(arranged.row) * num_classes
 
     @cached_property
     def _rules(self) -> CompiledRules:

@@ -14,10 +14,10 @@ from bnp_models.risk.arrangements import (
     Arrangements,
     Arranger,
     Choice,
-    Draw,
     Evaluated,
     merged,
 )
+from bnp_models.risk.evaluator import Draws
 from bnp_models.rules.rules import CompiledRules
 
 SIMULATED = 128
@@ -27,7 +27,7 @@ SIMULATED = 128
 def possible_shares(
     arranger: Arranger,
     rules: CompiledRules,
-    draw: Draw,
+    draw: Draws,
     labels: Labels,
     arranged: Arrangements,
     choices: Sequence[Choice],
@@ -92,7 +92,7 @@ def _draw_classes(
 
 def _draw_levels(
     arranger: Arranger,
-    draw: Draw,
+    draw: Draws,
     labels: Labels,
     arranged: Arrangements,
     choice: Choice,
@@ -169,7 +169,7 @@ def draw_within(
         Generator of the uniforms.
     """
     order = np.argsort(labels, kind="stable")
-    within = np.exp(log_p - merged(log_p, labels))[order]
+    within = np.exp(log_p - merged(log_p[None], labels)[0])[order]
     total = np.concatenate([np.zeros((1, within.shape[1])), np.cumsum(within, axis=0)])
     low, high = (np.searchsorted(labels[order], labels[level], side) for side in ("left", "right"))
     u = generator.random(len(level))
