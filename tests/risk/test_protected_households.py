@@ -9,7 +9,7 @@ from exact_households import Exact
 
 import bnp_models as bnp
 from bnp_models.data.coarser_households import recoded_households
-from bnp_models.risk import possible_shares, suppression
+from bnp_models.risk import possible_shares
 from bnp_models.risk.anonymity import Anonymity, missed
 from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.risk.protected_households import ProtectedHouseholds
@@ -176,8 +176,13 @@ def test_strata_are_of_whole_households():
         units.strata(np.arange(table.n))
 
 
-def _all_persons_cost_one(patch):
-    patch.setattr(Units, "costs", lambda self, importance: importance)
+def test_the_last_variable_of_persons_is_not_dropped():
+    table = exact_of("a head").plain
+    whole = Recoded.unchanged(table.persons, needed=table.schema.personal)
+    assert table.schema.table.variables == ("home", "role", "age")
+    ordered = np.zeros(3, bool)
+    assert {j for j, merges, _ in whole.steps(ordered) if merges is None} == {0, 1, 2}
+    assert {j for j, merges, _ in whole.dropping(1).steps(ordered) if merges is None} == {0}
 
 
 def _nothing_known(patch):
@@ -195,16 +200,3 @@ def test_a_size_that_is_forgotten_is_seen(monkeypatch):
     _nothing_known(monkeypatch)
     found = _file_risk(risks_of(exact.run), same, mask, 0.0)
     assert (found.sharing != sharing).any()
-
-
-def test_suppression_prefers_small_households(monkeypatch):
-    """Of two households with the same risk, that with fewer persons loses a value first."""
-    exact = exact_of("a head")
-    chosen = []
-    for plant in (None, _all_persons_cost_one):
-        if plant is not None:
-            plant(monkeypatch)
-        monkeypatch.setattr(suppression, "_BATCH", 1)
-        found = bnp.protect(exact.run, POPULATION, max_tau1=0.9 * 3, max_suppressed=1, ties="off")
-        chosen.append(found.suppressed_values.sum())
-    assert chosen[0] <= chosen[1]
