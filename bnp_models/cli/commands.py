@@ -56,14 +56,12 @@ def _fit(command: str, without: Names, **changed: Any) -> Fit:
             "default": None,
             "help": f"model to fit (default: {models[0]}, or ndpmpm with --household)",
         }
-    # What is recorded of a command without households.
-    fixed = {"head": None} if "households" in without else {}
     if CELL_MODELS.keys() & models:
         changed["alpha"] = (
             f"{FIXED_ALPHA}; for polettini-stander, shape parameter of the cell means (default "
             "with --hyperparameters fixed: 0.92 in model 1 and 0.1 in model 2, as in the paper)"
         )
-    fit: Fit = part(Fit, without=without, fixed=fixed, model=model, **changed)
+    fit: Fit = part(Fit, without=without, model=model, **changed)
     return fit
 
 
