@@ -324,7 +324,7 @@ def _summary(
     """Summary of the risk of the sample, and whether it allows a verdict on the protected file."""
     run, risk = done.run, done.evaluated
     of_households = isinstance(risk, HouseholdRisk)
-    checks = predictive_checks(run, unit="household" if of_households else "record")
+    checks = predictive_checks(run, unit="household" if of_households else "person")
     found: dict[str, Any] = {"seed": seed, "diagnosis": done.diagnosis, "checks": checks}
     if isinstance(risk, HouseholdRisk):
         allowed, _ = allows_verdict(done.diagnosis, risk.households, checks)
