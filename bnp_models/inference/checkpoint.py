@@ -70,7 +70,6 @@ class Checkpoint:
         self.directory = Path(directory)
         self.fingerprint = fingerprint
         self._segments: list[dict[str, str]] = []
-        self._generation = 0
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.directory)!r})"
@@ -85,31 +84,32 @@ class Checkpoint:
     ):
         """Write the state and, if given, one more block of draws, or one that replaces all blocks.
 
-        If there are several processes, only the first one writes.
+        What the folder has before stays until the new files are complete. If there are several
+        processes, only the first one writes.
         """
         if not processes.is_first():
             return
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._generation += 1
-        superseded = self._segments if replace else []
+        generation = 1 + max((int(path.stem.split("-")[1]) for path in self._arrays()), default=0)
         self._segments = [] if replace else list(self._segments)
         if draws is not None:
-            name = f"draws-{self._generation:06d}.npz"
+            name = f"draws-{generation:06d}.npz"
             self._segments.append(self._write_arrays(name, draws))
         leaves = {f"leaf{i:03d}": leaf for i, leaf in enumerate(state)}
         body = {
             "fingerprint": self.fingerprint,
-            "generation": self._generation,
+            "generation": generation,
             "progress": progress,
-            "state": self._write_arrays(f"state-{self._generation:06d}.npz", leaves),
+            "state": self._write_arrays(f"state-{generation:06d}.npz", leaves),
             "segments": self._segments,
         }
         text = json.dumps(body, sort_keys=True)
         document = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}
         self._write(_MANIFEST, json.dumps(document).encode())
-        (self.directory / f"state-{self._generation - 1:06d}.npz").unlink(missing_ok=True)
-        for entry in superseded:
-            (self.directory / entry["file"]).unlink(missing_ok=True)
+        named = {entry["file"] for entry in (body["state"], *self._segments)}
+        for path in self._arrays():
+            if path.name not in named:
+                path.unlink()
 
     def load(self) -> Saved | None:
         """Read the last complete checkpoint; None if the folder has none.
@@ -138,7 +138,7 @@ class Checkpoint:
             )
         state = self._read_arrays(body["state"])
         segments = [self._read_arrays(entry) for entry in body["segments"]]
-        self._segments, self._generation = body["segments"], body["generation"]
+        self._segments = body["segments"]
         return Saved(body["progress"], [state[name] for name in sorted(state)], segments)
 
     def clear(self):
@@ -149,11 +149,14 @@ class Checkpoint:
         if not processes.is_first() or not self.directory.is_dir():
             return
         (self.directory / _MANIFEST).unlink(missing_ok=True)
-        for pattern in ("state-*.npz", "draws-*.npz", "*.partial"):
-            for path in self.directory.glob(pattern):
-                path.unlink()
+        for path in (*self._arrays(), *self.directory.glob("*.partial")):
+            path.unlink()
         if not any(self.directory.iterdir()):
             self.directory.rmdir()
+
+    def _arrays(self) -> list[Path]:
+        """Files of states and draws, of this checkpoint and of any that was here before."""
+        return [*self.directory.glob("state-[0-9]*.npz"), *self.directory.glob("draws-[0-9]*.npz")]
 
     def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
         """Write a file of arrays; return its entry in the manifest."""

@@ -47,10 +47,8 @@ def write_run(run: Any, path: str | PathLike) -> None:
         "device": run.device,
     }
     early = {f"{EARLY}{name}": values for name, values in run.warmup_draws.items()}
-    store = Checkpoint(path, SAVED)
-    store.clear()
     leaves = [np.asarray(x) for x in jax.tree.leaves(run.state)]
-    store.save(progress, leaves, run.draws | early | arrays)
+    Checkpoint(path, SAVED).save(progress, leaves, run.draws | early | arrays)
 
 
 def _written_input(of_input: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:

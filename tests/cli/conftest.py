@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
+from documents import check_document
 
 from bnp_models.data import writing
-from bnp_models.report.json_schemas import SCHEMAS, json_schema
+from bnp_models.report.json_schemas import SCHEMAS
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def documents_keep_their_schema(monkeypatch):
 
     def checked(text, path):
         if Path(path).name in SCHEMAS:
-            jsonschema.validate(json.loads(text), json_schema(Path(path).name))
+            check_document(json.loads(text), Path(path).name)
         write(text, path)
 
     monkeypatch.setattr(writing, "write_text", checked)

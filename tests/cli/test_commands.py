@@ -2,15 +2,18 @@
 
 import re
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from bnp_models.cli.commands import ACTIONS, COMMANDS
 from bnp_models.cli.main import main
-from bnp_models.cli.options import options_of, parse, read, values_of
+from bnp_models.cli.options import UsageError, flag, options_of, parse, read, values_of
 from bnp_models.cli.parser import make_parser
 from bnp_models.cli.parts import UNTIL_RHAT, Chains
 from bnp_models.cli.population import with_unit
+from bnp_models.cli.runs import further_chains
+from bnp_models.inference.run import AllDraws
 
 WORDS = {
     "risk": ["s.csv", "--population-size", "9", "--keys", "a,b", "--bins", "a=2",
@@ -37,6 +40,24 @@ def test_minutes_of_chains():
     ):  # fmt: skip
         settled = Chains(**given).settled()
         assert (settled.until_rhat, settled.max_minutes) == found
+
+
+@pytest.mark.parametrize("option", [{"until_ess": 400.0}, {"max_minutes": 3.0}])
+def test_options_of_a_run_that_ends_by_itself(option):
+    """They have no use where the number of draws is given alone."""
+    with pytest.raises(UsageError, match=f"{flag(next(iter(option)))}: is used only with"):
+        Chains(draws=50, **option).settled()
+
+
+def test_further_chains_have_the_same_minutes():
+    """All their draws are made where there is no limit."""
+    for minutes in (None, 3.0):
+        chains = Chains(draws=50, max_minutes=minutes)
+        options = further_chains(SimpleNamespace(chains=chains))
+        assert options.pop("max_minutes", None) == minutes
+        until = options.pop("until", None)
+        assert until == (None if minutes is None else AllDraws(50))
+        assert options == chains.sweeps
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -56,6 +56,8 @@ def test_what_identifies_groups():
             "month": np.arange(n) % 24,
             "household size": np.bincount(household)[household],
             "unique": [f"X{i}" for i in range(n)],
+            # Few records a name, but half of all records have one name.
+            "city": rng.permutation([f"C{max(i // 2, n // 4)}" for i in range(n)]),
         }
     )
     groups = ["h", "number", "area", "interviewer_id", "PSU", "int_no"]

@@ -127,6 +127,7 @@ def test_identifiers_of_households_are_left_alone(tmp_path):
         ("5-sept", "5-9"), ("2026-09-05", "5-9"), ("2026-09-05 00:00:00", "5-9"),
         (datetime.datetime(2026, 9, 5), "5-9"), (datetime.date(2014, 10, 1), "10-14"),
         ("05/09/2026", "5-9"), ("9/5/26", "5-9"), ("5-Sep-26", "5-9"), ("05.09.2026", "5-9"),
+        ("5-juin", "5-6"), ("5. juillet", "5-7"),
     ],
 )  # fmt: skip
 def test_ranges_that_became_dates(date, was):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bnp_models as bnp
+from bnp_models.inference.checkpoint import Checkpoint
 
 SHORT = {"num_chains": 2, "num_warmup": 20, "num_samples": 12}
 
@@ -43,6 +44,30 @@ def test_a_saved_run_goes_on_as_the_run_does(run, folder):
     longer, expected = bnp.extend(again, 6), bnp.extend(run, 6)
     assert_same(longer.draws, expected.draws)
     assert not np.array_equal(longer.draws["alpha"][:, 12:], run.draws["alpha"][:, :6])
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_run_is_kept_until_its_successor_is_complete(run, tmp_path, monkeypatch, fails_at):
+    """Of three files that are written, the draws, the state or the manifest fails."""
+    path = tmp_path / "chains"
+    run.save(path)
+    write, calls = Checkpoint._write, []
+
+    def failing(store, name, content):
+        calls.append(name)
+        if len(calls) == fails_at:
+            raise OSError("no space left on device")
+        return write(store, name, content)
+
+    longer = bnp.extend(run, 6)
+    monkeypatch.setattr(Checkpoint, "_write", failing)
+    with pytest.raises(OSError, match="no space left"):
+        longer.save(path)
+    assert_same(bnp.load_run(path).draws, run.draws)
+    monkeypatch.setattr(Checkpoint, "_write", write)
+    longer.save(path)
+    assert_same(bnp.load_run(path).draws, longer.draws)
+    assert len(list(path.iterdir())) == 3
 
 
 def assert_evaluated_as(run, again):

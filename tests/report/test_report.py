@@ -9,6 +9,7 @@ from pages import Page, check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.inference.run import Until
+from bnp_models.report import risk as of_risk
 from bnp_models.report.plots import plain_tick, trace_plot
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
@@ -111,6 +112,13 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     assert f'<th scope="row">Male</th><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
     for name in bnp.diagnose(latent.run, latent.margins).figures:
         assert name in words
+    shares = [
+        abs((incomplete_frame[name].dropna() == level).mean()
+            - np.mean([(frame[name] == level).mean() for frame in frames]))
+        for name in incomplete_frame
+        for level in incomplete_frame[name].dropna().unique()
+    ]  # fmt: skip
+    assert f"{100 * max(shares):.1f} points largest difference" in words
 
 
 def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):
@@ -194,11 +202,30 @@ def test_a_page_without_records_names_none(small):
     assert not re.search(r'<td data-name="r1">(0\.\d{3}|1\.000)</td>', text)
 
 
+def test_where_the_risk_is(small, monkeypatch):
+    """The levels with the largest excess, and without records none of few persons."""
+    monkeypatch.setattr(of_risk, "SMALLEST_SHOWN", 12)
+    levels = small.risk.by_level()
+    excess = levels["tau1"] / small.risk.r1.sum() - levels["records"] / small.table.n
+    levels = levels.assign(excess=excess)[excess > 0]
+    assert 0 < (levels["records"] < 12).sum() < len(levels)
+    for records in (True, False):
+        text = render_report(small.risk, records=records)
+        part = text.split("Where the risk is")[1].split("</table>")[0]
+        shown = levels if records else levels[levels["records"] >= 12]
+        shown = shown.sort_values("excess", ascending=False, kind="stable")
+        found = re.findall(r'<th scope="row">([^<]*)</th><td class="wrap">([^<]*)</td>', part)
+        expected = list(zip(shown["variable"], shown["level"].astype(str), strict=True))
+        assert found == expected[: len(found)] and len(found) >= 5
+
+
 def test_levels_of_few_persons_are_left_out_on_request(latent):
     codes = latent.table.codes.copy()
     codes[:, 1] = np.arange(150) >= 4
     codes[:, 0] = np.maximum(codes[:, 0], 1)
     codes[5:10, 0] = 0
+    # A level that no record has tells of nobody.
+    codes[codes[:, 2] == 0, 2] = 1
     table = bnp.Microdata(latent.table.schema, codes)
     run = dataclasses.replace(latent.run, table=table, conditions=None)
     made = bnp.Microdata(table.schema, np.maximum(codes, 0)).to_frame()
@@ -208,6 +235,7 @@ def test_levels_of_few_persons_are_left_out_on_request(latent):
     assert few not in pages[1] and five in pages[1]
     words = words_of(pages[1])
     assert "1 level that fewer than 5 records have" in words and "This page holds nothing" in words
+    assert words.count("that fewer than 5 records have") == 1
     assert "This page, run.json" not in words and "This page, run.json" in words_of(pages[0])
 
 

@@ -5,11 +5,14 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from exact_households import CASES, WEIGHTS, Exact
+from exact_households import AT_TOP, CASES, SAMPLE, WEIGHTS, Exact
 from harness import Z_LIMIT
+from nested import all_households, tiny_households
 
 import bnp_models as bnp
-from bnp_models.data.compositions import compositions_of
+from bnp_models import NDPMPM
+from bnp_models.data.compositions import compositions_of, num_compositions
+from bnp_models.report.households import render_household_report
 from bnp_models.risk import households
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 
@@ -285,3 +288,26 @@ def test_checks_compare_compositions_and_sizes(simulated):
         assert abs(check.predicted - expected) < Z_LIMIT * check.sd / np.sqrt(400) + 1e-9
     with pytest.raises(ValueError, match="unit is one of"):
         bnp.predictive_checks(exact.run, unit="family")
+
+
+def test_compositions_are_counted():
+    """Households of two and three members, whose order does not matter, a head apart."""
+    for head in (None, AT_TOP):
+        table = tiny_households([SAMPLE[2], SAMPLE[5]], head, ages=3)
+        data = NDPMPM(components=2, member_components=2).prepare(table)
+        expected = 0
+        for members, _ in data.blocks:
+            codes = zip(*all_households(data, members), strict=True)
+            expected += len({
+                (tuple(household), tuple(sorted(map(tuple, people)))) for household, people in codes
+            })  # fmt: skip
+        assert num_compositions(table.schema, np.unique(table.sizes)) == expected
+
+
+def test_a_page_needs_no_diagnosis(simulated):
+    risk = evaluate(simulated["no rules"])
+    seconds = {"compile": 1.0, "warmup": 1.0, "draws": 1.0}
+    run = dataclasses.replace(risk.run, seconds=seconds)
+    risk = dataclasses.replace(risk, run=run, law=run)
+    diagnosis = bnp.results.Diagnosis.of(risk.run, risk)
+    assert render_household_report(risk) == render_household_report(risk, diagnosis=diagnosis)

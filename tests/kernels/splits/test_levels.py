@@ -75,12 +75,12 @@ LOG_WEIGHT = GroupedBlock.log_weight
 FAULTS = ("no factor of the groups", "shapes of groups twice", "first layer only")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("levels", "fault"),
     [
-        *((DEEP, fault) for fault in ("none", *FAULTS)),
-        *((BANDS, fault) for fault in ("none", *FAULTS[:2])),
+        (DEEP, "none"),
+        *(pytest.param(DEEP, fault, marks=pytest.mark.long) for fault in FAULTS),
+        *(pytest.param(BANDS, fault, marks=pytest.mark.long) for fault in ("none", *FAULTS[:2])),
     ],
 )  # fmt: skip
 def test_weights_with_groups_average_to_the_evidence(key, seed, levels, fault, monkeypatch):

@@ -176,6 +176,15 @@ def test_averages_over_draws_are_of_the_mixture(two):
             place = int(getattr(result, name)[k] - f)
             assert below[place] - 0.01 <= level <= up_to[place] + 0.01
         assert pmf[int(result.mode[k] - f)] > 0.9 * pmf.max()
+    likelier = set()
+    for k in np.flatnonzero(alone[0].mode != alone[1].mode)[:200]:
+        modes = np.sort([one.mode[k] for one in alone])
+        cell = two.cells.f[k], two.cells.phat[k], two.cells
+        each = [m.log_posterior(modes, *cell) for m in models]
+        best = int(np.exp(each).mean(axis=0).argmax())
+        assert result.mode[k] == modes[best]
+        likelier.add(best)
+    assert likelier == {0, 1}
 
 
 @pytest.mark.parametrize("variant", [1, 2])

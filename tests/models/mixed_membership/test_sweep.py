@@ -16,7 +16,7 @@ from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.mixed_membership import sweep
 from bnp_models.models.mixed_membership.conditionals import draw_theta_in_use
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
-from bnp_models.models.mixed_membership.state import HDPState
+from bnp_models.models.mixed_membership.state import HDPState, log_likelihood_items
 from bnp_models.models.mixed_membership.sweep import components_first
 
 CELLS, AT_ONCE = 250, 101
@@ -55,6 +55,24 @@ def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch
         np.testing.assert_array_equal(z[0][changed], level[changed])
         moved |= changed
     assert moved.all()
+
+
+@pytest.mark.parametrize("of_records", [False, True], ids=["shared", "record"])
+def test_labels_follow_the_levels(records, of_records):
+    """Where each level belongs to one component, that is the component of its items."""
+    table, level = records
+    data = HDPMixedMembership().prepare(table)
+    parity = jnp.arange(CELLS // 2) % 2
+    theta = jnp.concatenate([jnp.stack([1 - parity, parity], axis=1), jnp.eye(2)])
+    one, alpha = jnp.ones(()), jnp.full(data.rows.shape[1], 2.0)
+    state = HDPState(
+        z=jnp.zeros(data.rows.shape, jnp.int32), g0=jnp.array([0.5, 0.5]), theta=theta,
+        level_shape=jnp.ones(len(theta)), alpha=alpha if of_records else alpha[0], rate=one,
+        alpha0=one,
+    )  # fmt: skip
+    z = np.asarray(sweep.update_labels(jax.random.key(0), state, data, jnp.int32(0)).z)[:, :CELLS]
+    np.testing.assert_array_equal(z[0], table.codes[:, 0] % 2)
+    np.testing.assert_array_equal(z[1], level)
 
 
 def test_records_of_a_cell_are_counted_in_integers(records):
@@ -133,3 +151,12 @@ def test_level_probabilities_of_slots_in_use(accelerator):
     np.testing.assert_allclose(theta[3:].sum(axis=0), 1, rtol=1e-5)
     # No two of the slots in use have the same, not even those without counts.
     assert len(np.unique(theta[3, :35])) == 35
+
+
+def test_the_log_likelihood_of_items_is_their_sum():
+    """Levels that no item has may have probability zero."""
+    counts = np.array([[3, 0], [1, 4], [0, 0]])
+    theta = np.array([[0.75, 0.3], [0.25, 0.7], [0.0, 0.0]])
+    expected = 3 * np.log(0.75) + np.log(0.25) + 4 * np.log(0.7)
+    found = log_likelihood_items(jnp.asarray(counts), jnp.asarray(theta))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

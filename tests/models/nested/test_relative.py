@@ -124,6 +124,21 @@ def test_tables_of_codes_judge_as_the_rules_do(table, rng):
         assert level[0, 0] == members[b, r]
 
 
+def test_rules_may_not_use_the_head(table):
+    """The head's columns give the members' levels, and are no columns of the household's level."""
+    coding = RelativeCoding(table.schema, ("age", "race"))
+    home, age = 0, table.schema.member_variables.index("age")
+    pair = next(pair for pair in coding.pairs if pair.member == age)
+    for household in ((), (home,)):
+        households, members = coding.decoded_levels(household, [age])
+        extended = coding.columns(household, [age])
+        assert extended == (*household, pair.household)
+        num = [table.schema.num_household_levels[k] for k in extended]
+        for b, codes in enumerate(np.ndindex(*num)):
+            assert households[b] == (codes[0] if household else 0)
+            np.testing.assert_array_equal(members[b], pair.decoded[codes[-1]])
+
+
 @pytest.mark.long
 def test_relative_ages_keep_the_correlation_of_couples(rng):
     """Ages that differ by a year at most; as printed, their synthetic correlation is below 0.8."""
