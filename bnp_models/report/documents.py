@@ -152,7 +152,7 @@ class LeftOutEntry(Document):
 
 
 class CoarserEntry(Document):
-    """Coarser keys."""
+    """Coarser keys of records, or of households."""
 
     spec: str
     """The coarsening, as in --what-if; those of --keys begin with keep."""
@@ -297,6 +297,8 @@ class HouseholdRiskDocument(SampledRiskDocument):
 
     households: HouseholdsEntry
     persons: PersonsEntry
+    what_if: Sequence[CoarserEntry] | None = None
+    """Coarser keys, from the same draws."""
     rules_in_words: Sequence[str] | None = None
 
 
