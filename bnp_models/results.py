@@ -2,6 +2,7 @@
 
 from bnp_models.comparison.comparison import Compared as Compared
 from bnp_models.comparison.comparison import Comparison as Comparison
+from bnp_models.evaluation.attack.gains import LeftOutRisk as LeftOutRisk
 from bnp_models.evaluation.attack.posterior import Posterior as Posterior
 from bnp_models.evaluation.attack.result import AttackRisk as AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords as ClosestRecords

@@ -167,6 +167,10 @@ CALLS = {
     "evaluation.closest_records": lambda it, key: bnp.evaluation.closest_records(
         it.table, it.table, key=key
     ),
+    "evaluation.choose_left_out": lambda it, key: bnp.evaluation.choose_left_out(it.table, key),
+    "evaluation.left_out_risk": lambda it, key: bnp.evaluation.left_out_risk(
+        it.table, np.arange(it.table.n) < 50, it.table, key=key
+    ),
     "evaluation.proportions": lambda it, key: bnp.evaluation.proportions(
         it.table, it.table, 1, key=key
     ),

@@ -18,12 +18,14 @@ from bnp_models.data.household_columns import (
     households_of_column,
     is_household_name,
 )
+from bnp_models.data.households import Households
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_frame, read_levels
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.spelling import are_dates
+from bnp_models.rules.roles import USUAL_NAMES, plain
 from bnp_models.zeros.suggestions import settling_variables
 
 _LOG = logging.getLogger(__name__)
@@ -114,6 +116,21 @@ def tell_of_households(data: Data, table: Records) -> list[str]:
         data.sample, said, shlex.quote(str(data.sample)), asked,
     )  # fmt: skip
     return [f"{said} use bnp-models risk with {asked}"]
+
+
+def tell_of_relative(data: Data, table: Households, relative: tuple | None) -> None:
+    """Say that values may be modelled relative to the head's, if the head is known and none are."""
+    head = table.schema.head
+    if head is None or relative or (table.sizes == 1).all():
+        return
+    usual = {name for of in ("sex", "age") for name in USUAL_NAMES[of]}
+    if names := [name for name in table.schema.head_variables if plain(name) in usual]:
+        _LOG.warning(
+            "%s: column %r says who is the head, but no variable is modelled relative to the "
+            "head's value, so that couples are less alike in age, and more often of one sex, than "
+            "in the sample; --relative %s models them relative to the head",
+            data.sample, head[0], as_option(names),
+        )  # fmt: skip
 
 
 def _columns(data: Data, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | np.ndarray]]:

@@ -50,20 +50,18 @@ def _fit(command: str, without: Names, **changed: Any) -> Fit:
     model: dict[str, Any] = {
         "choices": models, "default": models[0], "help": f"model to fit (default: {models[0]})"
     }  # fmt: skip
-    if command == "risk":
+    if command in ("risk", "protect"):
         # The default depends on --household.
         model |= {
             "default": None,
             "help": f"model to fit (default: {models[0]}, or ndpmpm with --household)",
         }
-    # What is recorded of a command without households.
-    fixed = {"head": None} if "households" in without else {}
     if CELL_MODELS.keys() & models:
         changed["alpha"] = (
             f"{FIXED_ALPHA}; for polettini-stander, shape parameter of the cell means (default "
             "with --hyperparameters fixed: 0.92 in model 1 and 0.1 in model 2, as in the paper)"
         )
-    fit: Fit = part(Fit, without=without, fixed=fixed, model=model, **changed)
+    fit: Fit = part(Fit, without=without, model=model, **changed)
     return fit
 
 
@@ -209,6 +207,11 @@ class Datasets:
         "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
         "and the options of that run are used again; only options for the data sets, such as "
         "--datasets, --method and --format, may differ")  # fmt: skip
+    attack: str = option(choices=("auto", "yes", "no"), default="auto", help=
+        "estimate what an intruder learns about persons because they are in the sample: chains and "
+        "files are made again without a fifth of the records, and values of these persons are "
+        "guessed from both. auto: only for 500 to 5,000 single records (default: "
+        "auto)")  # fmt: skip
     keep_missing: bool = switch(
         "also synthesize the missing values: each variable with missing values has a level for "
         "them, which is written as an empty cell. Where another column determines which values are "
@@ -529,19 +532,24 @@ class Protect(OfPopulation):
     description: ClassVar = (
         "Protect a sample of categorical microdata: merge levels and drop variables, and then "
         "suppress values of single records, until the estimated risk is within the limits, or "
-        "until k-anonymity is reached. A greedy search keeps the loss of information small."
+        "until k-anonymity is reached. A greedy search keeps the loss of information small. With "
+        "--household, the limits are about households, and a variable is suppressed in all persons "
+        "of a household."
     )
     epilog: ClassVar = (
         "Writes protected.csv, changes.json, run.json, run.toml and report.html to DIR. Only "
         "protected.csv is meant for release; it has the key variables, and the columns of --carry, "
-        "--link and --strata."
+        "--link and --strata; with --household also the column of households, which are numbered "
+        "anew."
     )
 
-    population_size: int | None = option("N", integer_type(1, 2**53), help=POPULATION)
+    population_size: int | None = option("N", integer_type(1, 2**53), help=
+        f"{POPULATION}; with --household, number of households")  # fmt: skip
     limits: Limits = part(Limits)
     protection: Protection = part(Protection)
     data: Data = part(Data, fixed={"takes_id": True, "takes_weights": True})
-    fit: Fit = _fit("protect", ("households", "cells"))
+    # The risk of households needs the sizes of those of the population.
+    fit: Fit = _fit("protect", ("sizes", "cells"))
     chains: Chains = part(Chains)
     processes: Processes = part(Processes)
     output: Output = part(Output, fixed={"keep_parameters": True})

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.cli.attacked import attack_files, check_attack, is_attacked
 from bnp_models.cli.changes import Changes
 from bnp_models.cli.commands import Datasets, Impute, Synthesize
 from bnp_models.cli.folder import in_order, reading_of, write_files
@@ -85,11 +86,12 @@ def synthesize(command: Synthesize) -> int:
     command = dataclasses.replace(command, made=made)
     _check_kept(command, inputs)
     _check_given(command, inputs)
+    check_attack(command, inputs.table)
     _tell_of_missing(command, inputs)
     more = {"given": made.given} if made.given else {}
     return _make_datasets(
         command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry,
-        keep_missing=made.keep_missing,
+        keep_missing=made.keep_missing, attack=made.attack,
         **more,
     )  # fmt: skip
 
@@ -246,6 +248,10 @@ def _write_datasets(
     checks = predictive_checks(run)
     summary = run_summary(run, done.diagnosis, seed=seed, checks=checks)
     notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
+    attack = None
+    if isinstance(command, Synthesize) and is_attacked(command, run.table):
+        attack = attack_files(command, run, frames, _values_given(made)).summary()
+        notes = notes + [f"attack: {sentence}" for sentence in attack["warnings"]]
     summary["warnings"] = notes + summary["warnings"]
     alone = {} if imputed else changes.values_of_one()
     shares = dict.fromkeys(alone, 0.0)
@@ -272,6 +278,8 @@ def _write_datasets(
         found = {"files_sha256": {n: file_digest(out / n) for n in names if (out / n).exists()}}
         if shares:
             found["values_of_one_person"] = shares
+        if attack is not None:
+            found["attack_gains"] = attack
         write_json(settings | found | summary, path)
 
     def write_posterior(path):
@@ -291,11 +299,13 @@ def _write_datasets(
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
             merged=changes.merged_groups,
             values_of_one=shares, kept=keep, notes=notes, edited=changes.num_edited,
+            attack=attack,
         ),
         **edits_file(changes),
         **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
     said = edited_lines(changes) + _renamed_message(made.format, renamed)
+    said += [] if attack is None else [f"attack: {attack['in_words']}"]
     said += warning_lines(summary["warnings"])
     of_persons = not isinstance(run.table, Households)
     good_for = None if imputed or keep else _good_for(made.chosen_method, of_persons)
@@ -408,8 +418,8 @@ def _datasets_message(run, frames, names, said, out, imputed, good_for=None) -> 
 
 # Settings of data sets, and of what made them, which may differ from those of the earlier run.
 _OWN = (
-    "datasets", "rows", "for_", "method", "keep", "carry", "given", "from_", "format", "no_records",
-    "version", "jax_version",
+    "datasets", "rows", "for_", "method", "attack", "keep", "carry", "given", "from_", "format",
+    "no_records", "version", "jax_version",
 )  # fmt: skip
 
 

@@ -1,46 +1,34 @@
 """``bnp-models risk --household``: disclosure risk of the households of a sample."""
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from bnp_models.cli.coarser_keys import household_coarsenings
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.models import HOUSEHOLD_MODELS, MODELS_OF
 from bnp_models.cli.options import refuse
-from bnp_models.cli.outputs import table_names, verdict_lines, warning_lines, written_line
+from bnp_models.cli.outputs import PROTECT, table_names, verdict_lines, warning_lines, written_line
 from bnp_models.cli.population import weights_of, with_population
 from bnp_models.cli.release import limits_of, release_settings
 from bnp_models.cli.risk_files import write_risk
 from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import check_weights_for
+from bnp_models.data.household_weights import plain_households
 from bnp_models.data.households import Households
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.writing import write_table
 from bnp_models.inference.run import is_of_households
 from bnp_models.report.households import household_risk_summary, write_household_report
+from bnp_models.risk.coarser_risk import coarsen
 from bnp_models.risk.households import HouseholdRisk, check_households, household_risk
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
 # Columns of households.csv and of records.csv that are estimates.
 _PROBABILITIES = ("r1", "r2", "r_household", "hierarchical")
-
-
-def with_unit(command: Risk) -> Risk:
-    """The command with its model: the usual one of persons, or of households, if none is given.
-
-    For persons, it is without the options of households that are defaults.
-    """
-    fit = command.fit
-    of_persons = fit.households.household is None
-    usual = MODELS_OF["risk"][0] if of_persons else HOUSEHOLD_MODELS[0]
-    fit = dataclasses.replace(fit, model=fit.model or usual)
-    if of_persons and fit.model not in HOUSEHOLD_MODELS and fit.households.head == "auto":
-        fit = dataclasses.replace(fit, households=dataclasses.replace(fit.households, head=None))
-    return dataclasses.replace(command, fit=fit)
 
 
 def options_of_records(command: Risk) -> dict[str, object]:
@@ -55,8 +43,9 @@ def options_of_records(command: Risk) -> dict[str, object]:
 
 def run_household_risk(command: Risk) -> int:
     """Check everything, sample, evaluate the risk of households, write it; the exit code."""
+    given = options_of_records(command) | {"baselines": command.baselines}
     refuse(
-        options_of_records(command) | {"baselines": command.baselines},
+        {name: value for name, value in given.items() if name != "what-if"},
         "cannot be used for the risk of households (--household); leave it out",
     )
     inputs = checked_input(command)
@@ -65,9 +54,10 @@ def run_household_risk(command: Risk) -> int:
     with located(command.data):
         check_households(inputs.model, inputs.table, command.size)
         check_weights_for(command.data, inputs.table, command.size)
+    coarsenings = household_coarsenings(command, inputs, plain_households(inputs.table))
     settings = recorded_settings(
         command, inputs, population_size=command.size, ties=command.ties,
-        **release_settings(command),
+        coarsenings=list(coarsenings), **release_settings(command),
     )  # fmt: skip
     evaluate = functools.partial(
         household_risk,
@@ -75,18 +65,24 @@ def run_household_risk(command: Risk) -> int:
         ties=command.ties,
         progress=shows_progress(command.output),
     )
-    write = functools.partial(_write, command, inputs)
+    write = functools.partial(_write, command, inputs, coarsenings)
     command.data.sample.release()
     return sample_into_folder(command, inputs, settings, evaluate, write)
 
 
-def _write(command: Risk, inputs: Inputs, done: Finished[HouseholdRisk]) -> str:
+def _write(
+    command: Risk,
+    inputs: Inputs,
+    coarsenings: dict[str, Recoding],
+    done: Finished[HouseholdRisk],
+) -> str:
     """Write the files of a risk of households; return what is said of it."""
     run, result = done.run, done.evaluated
     assert is_of_households(run)
     checks = predictive_checks(run, unit="household")
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "limits": limits_of(command.limits),
+        "coarser": coarsen(run, command.size, coarsenings, ties=command.ties),
     }  # fmt: skip
     summary = household_risk_summary(result, seed=inputs.chains.seed, **found)
     persons = result.records()
@@ -117,7 +113,7 @@ def _message(command: Risk, summary: dict[str, Any], out: Path) -> str:
         f"{persons['found']:.1f} of {persons['n']:,} persons are expected to be found, alone or "
         "through their household",
         summary["usable"]["why"],
-        *verdict_lines(summary),
+        *verdict_lines(summary, PROTECT),
         *warning_lines(summary["warnings"]),
         written_line(command, out),
     ])  # fmt: skip

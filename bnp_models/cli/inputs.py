@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from bnp_models.cli.changes import Changes
-from bnp_models.cli.commands import Datasets, Impute, Protect, Sampling, Synthesize
+from bnp_models.cli.commands import Datasets, Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
     CELL_MODELS,
@@ -61,7 +61,9 @@ def checked_input(command: Sampling) -> Inputs:
     made = command.made if isinstance(command, Synthesize) else None
     keep_missing = made is not None and made.keep_missing
     if model.table_type is Households:
-        table, conditions, changes = read_household_sample(data, fit, keep_missing)
+        table, conditions, changes = read_household_sample(
+            data, fit, keep_missing, _beside(command)
+        )
     else:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.chosen_model, data.sample),
@@ -125,7 +127,8 @@ def check_options(command: Sampling) -> None:
                 f"{data.zeros}: the {model} model takes --rules instead; write a combination "
                 "that is impossible for one person as a rule about each person"
             )
-    if data.weights is not None and model in HOUSEHOLD_MODELS and command.name != "risk":
+    made = not isinstance(command, Risk | Protect)
+    if data.weights is not None and model in HOUSEHOLD_MODELS and made:
         raise UsageError(
             "--weights: synthetic households are made without design weights, because the files "
             "have as many households of each size as the sample; leave --weights out, or use them "

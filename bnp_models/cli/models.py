@@ -59,7 +59,7 @@ CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
 # Models of each command; the first is the default.
 MODELS_OF = {
     "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", "ndpmpm", *CELL_MODELS),
-    "protect": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
+    "protect": ("hdp", "mixed-membership", "nplcm", "tnplcm", "ndpmpm"),
     "compare": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
     "synthesize": ("tnplcm", "nplcm", "hdp", "mixed-membership", "ndpmpm"),
     "impute": ("tnplcm", "nplcm", "ndpmpm"),

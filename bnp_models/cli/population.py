@@ -1,4 +1,4 @@
-"""The size of the population, which an option gives, or weights that add up to it."""
+"""The population: its units, and its size, by an option or by weights that add up to it."""
 
 import dataclasses
 import logging
@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from bnp_models.cli.commands import Protect, Risk
+from bnp_models.cli.models import HOUSEHOLD_MODELS, MODELS_OF
 from bnp_models.cli.options import UsageError
 from bnp_models.cli.parts import Data
 from bnp_models.data.households import Households
@@ -55,10 +56,23 @@ def with_population(command: Sized, weights: np.ndarray | None) -> Sized:
     return dataclasses.replace(command, population_size=size)
 
 
+def with_unit(command: Sized) -> Sized:
+    """The command with its model: the usual one of persons, or of households, if none is given.
+
+    For persons, it is without the options of households that are defaults.
+    """
+    fit = command.fit
+    of_persons = fit.households.household is None
+    usual = MODELS_OF[command.name][0] if of_persons else HOUSEHOLD_MODELS[0]
+    fit = dataclasses.replace(fit, model=fit.model or usual)
+    if of_persons and fit.model not in HOUSEHOLD_MODELS and fit.households.head == "auto":
+        fit = dataclasses.replace(fit, households=dataclasses.replace(fit.households, head=None))
+    return dataclasses.replace(command, fit=fit)
+
+
 def _units(command: Risk | Protect) -> str:
     """What the size of the population counts: persons, or households."""
-    of_households = isinstance(command, Risk) and command.fit.households.household is not None
-    return "households" if of_households else "persons"
+    return "persons" if command.fit.households.household is None else "households"
 
 
 def _sum_of(data: Data, weights: np.ndarray, units: str) -> int:

@@ -23,7 +23,7 @@ from bnp_models.cli.folder import (
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.options import UsageError, about
 from bnp_models.cli.outputs import recoding_file, verdict_lines
-from bnp_models.cli.population import require_population, weights_of, with_population
+from bnp_models.cli.population import require_population, weights_of, with_population, with_unit
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -38,8 +38,10 @@ from bnp_models.cli.runs import (
     sample_into_folder,
 )
 from bnp_models.cli.samples import check_weights_for
+from bnp_models.data.coarser_households import recoded_households
 from bnp_models.data.display import counted
-from bnp_models.data.households import persons_of
+from bnp_models.data.household_weights import plain_households
+from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed, quoted
 from bnp_models.data.microdata import Microdata
@@ -49,19 +51,23 @@ from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import diagnose
-from bnp_models.inference.run import RecordsRun, is_of_records
+from bnp_models.inference.run import RecordsRun, is_of_households, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
+from bnp_models.report.households import household_risk_summary
 from bnp_models.report.protection import changes_document, write_protection_report
 from bnp_models.report.summaries import allows_verdict, risk_summary
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
+from bnp_models.risk.coarser_compositions import require_few_heads
 from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.households import HouseholdRisk, check_households, household_risk
 from bnp_models.risk.likelihood import early_diagnosis
 from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.protection import Protection, check_names, protect
 from bnp_models.risk.recoding import ordered_variables
 from bnp_models.risk.released import Column, check_columns, related_columns
+from bnp_models.risk.units import Units
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
 _LOG = logging.getLogger(__name__)
@@ -80,32 +86,48 @@ def protect_sample(command: Protect) -> int:
         )
     if asked.strata is not None and not asked.k:
         raise UsageError("--strata: is used only with --k; add --k K, or leave --strata out")
+    command = with_unit(command)
     require_population(command)
     inputs = checked_input(command)
     command = with_population(command, weights_of(inputs.table))
-    ids = read_ids(command.data)
+    ids = _ids(command, inputs)
     size, beside = command.size, _read_beside(command)
     importance = dict(asked.importance)
     _check_protection(command, inputs)
+    if asked.strata is not None and isinstance(inputs.table, Households):
+        with about("--strata"):
+            Units.of(inputs.table).strata(beside[asked.strata].to_numpy(object))
     _check_released(command, inputs, beside)
     settings = recorded_settings(
         command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
         suppress=asked.suppress, importance=importance, refit=asked.refit, k=asked.k,
         strata=asked.strata, carry=asked.carry, link=asked.link, no_merge=asked.no_merge,
     )  # fmt: skip
-    evaluate = functools.partial(
-        population_risk, population_size=size, progress=shows_progress(command.output)
-    )
-    table = persons_of(inputs.table)
-    assert isinstance(inputs.model, PredictsCells)
-    monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
-        inputs.model, table, size, conditions=inputs.conditions
-    )  # fmt: skip
     write = functools.partial(_write_protected, command, inputs, ids, beside)
-    code = sample_into_folder(
-        command, inputs, settings, evaluate, write, monitor, early=early_diagnosis
-    )
+    options: dict[str, Any] = {
+        "population_size": size, "progress": shows_progress(command.output),
+    }  # fmt: skip
+    if isinstance(inputs.table, Households):
+        of_households = functools.partial(household_risk, **options)
+        code = sample_into_folder(command, inputs, settings, of_households, write)
+    else:
+        assert isinstance(inputs.model, PredictsCells)
+        monitor = None if isinstance(inputs.table, WeightedMicrodata) else tau1_monitor(
+            inputs.model, inputs.table, size, conditions=inputs.conditions
+        )  # fmt: skip
+        of_records = functools.partial(population_risk, **options)
+        code = sample_into_folder(
+            command, inputs, settings, of_records, write, monitor, early=early_diagnosis
+        )
     return with_strictness(command.limits, code, command.output.folder / "run.json")
+
+
+def _ids(command: Protect, inputs: Inputs) -> pd.Series | None:
+    """Identifiers (n,) of the records: those of --id, or of the households of the persons."""
+    table = inputs.table
+    if command.data.id is None and isinstance(table, Households):
+        return pd.Series(table.ids[table.of_household])
+    return read_ids(command.data)
 
 
 def _carried(command: Protect) -> list[str]:
@@ -138,7 +160,8 @@ def _check_released(command: Protect, inputs: Inputs, beside: pd.DataFrame) -> N
     with about("--carry, --link"):
         check_columns(beside, _carried(command), dict(asked.link), table.schema.variables)
     names = columns_of_file(data.sample, reading_of(data), keys)
-    left_out = [quoted(name) for name in names if name not in (*keys, *beside, *data.drop)]
+    known = {*keys, *beside, *data.drop, command.fit.households.household}
+    left_out = [quoted(name) for name in names if name not in known]
     if left_out:
         _LOG.warning(
             "%s: columns that are no key variables are not written to protected.csv: %s; --carry "
@@ -177,10 +200,15 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
     """Check what is asked of the protection, before any work is done."""
     table = records_of(persons_of(inputs.table))
     assert isinstance(table, Microdata)
-    asked = command.protection
+    asked, households = command.protection, inputs.table
     with located(command.data):
-        check_table(table, command.size)
-        check_weights_for(command.data, persons_of(inputs.table), command.size)
+        if isinstance(households, Households):
+            check_households(inputs.model, households, command.size)
+        else:
+            check_table(table, command.size)
+        check_weights_for(command.data, inputs.table, command.size)
+    if asked.refit and isinstance(households, Households):
+        raise UsageError("--refit: cannot be used with --household; leave it out")
     if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "
@@ -200,7 +228,11 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
             target.check(table.schema)
     with about("--recode"):
         for text in filter(None, [";".join(asked.recode)]):
-            parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
+            recoding = parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
+            if isinstance(households, Households):
+                plain = plain_households(households)
+                recoded_households(plain, recoding)
+                require_few_heads({text: recoding}, inputs.model, plain.schema)
 
 
 def _tell_of_arbitrary_merges(command: Protect, inputs: Inputs, table: Microdata) -> None:
@@ -232,14 +264,13 @@ def _write_protected(
     inputs: Inputs,
     ids: pd.Series | None,
     beside: pd.DataFrame,
-    done: Finished[PopulationRisk],
+    done: Finished[PopulationRisk] | Finished[HouseholdRisk],
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them."""
     out, run, risk = done.out, done.run, done.evaluated
-    assert is_of_records(run)
+    assert is_of_records(run) or is_of_households(run)
     data, asked, output = command.data, command.protection, command.output
     limits, seed = limits_of(command.limits), inputs.chains.seed
-    checks = predictive_checks(run)
     if shows_progress(output):
         tell("looking for recodings and suppressions ...")
     strata = None if asked.strata is None else beside[asked.strata].to_numpy(object)
@@ -249,19 +280,23 @@ def _write_protected(
         importance=dict(asked.importance), ordered=command.fit.named_ordered,
         no_merge=asked.no_merge, k=_targets(command), strata=strata,
     )  # fmt: skip
-    summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
+    summary, allowed = _summary(done, seed)
     refitted = None
     if asked.refit:
+        assert is_of_records(run)
         again = _refit(command, run, found)
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in diagnose(again).warnings]
     use = summary["usable"]
-    allowed, _ = allows_verdict(done.diagnosis, risk, checks)
     released = found.released(beside, carry=_carried(command), link=dict(asked.link))
     changes = changes_document(
-        found, refitted, ids=ids, usable=allowed, why=use["why"], released=released
+        found, refitted, ids=ids, usable=allowed, why=use["why"], released=released,
+        household=command.fit.households.household,
     )  # fmt: skip
-    protected = in_order(data, released.frame)
+    frame = released.frame
+    if found.of_household is not None:
+        frame[command.fit.households.household] = _numbered(found.of_household)
+    protected = in_order(data, frame)
     commas = [name for name in inputs.changes.decimal_commas if name in protected]
     protected = with_decimal_commas(protected, commas)
     filing = filing_of(data.sample, command.filing)
@@ -281,6 +316,26 @@ def _write_protected(
         **recoding_file(data, inputs.changes.recoding.then(found.coarsening)),
     })  # fmt: skip
     return _message(found, changes, use["why"], out)
+
+
+def _summary(
+    done: Finished[PopulationRisk] | Finished[HouseholdRisk], seed: int
+) -> tuple[dict[str, Any], bool]:
+    """Summary of the risk of the sample, and whether it allows a verdict on the protected file."""
+    run, risk = done.run, done.evaluated
+    of_households = isinstance(risk, HouseholdRisk)
+    checks = predictive_checks(run, unit="household" if of_households else "person")
+    found: dict[str, Any] = {"seed": seed, "diagnosis": done.diagnosis, "checks": checks}
+    if isinstance(risk, HouseholdRisk):
+        allowed, _ = allows_verdict(done.diagnosis, risk.households, checks)
+        return household_risk_summary(risk, **found), allowed
+    allowed, _ = allows_verdict(done.diagnosis, risk, checks)
+    return risk_summary(risk, **found), allowed
+
+
+def _numbered(of_household: np.ndarray) -> np.ndarray:
+    """Numbers (N,) of households from 1 on, in the order of the file."""
+    return pd.factorize(of_household)[0] + 1
 
 
 def _refit(command: Protect, run: RecordsRun, found: Protection) -> RecordsRun:
@@ -304,10 +359,11 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
     before, after = changes["before"], changes["after"]
     merges = sum(one["to"] is not None for one in changes["recodings"])
     drops = len(changes["recodings"]) - merges
-    values, records = int(found.suppressed.sum()), int(found.suppressed.any(axis=1).sum())
+    values, units = int(found.suppressed_values.sum()), int(found.suppressed.any(axis=1).sum())
     lines = [
         f"{counted(merges, 'merge')} of levels, {counted(drops, 'variable')} dropped, "
-        f"{counted(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
+        f"{counted(values, 'value')} suppressed in {units:,} of {changes['n']:,} "
+        f"{found.after.unit}s: "
         f"{after['loss']:.2f} bits of information per record are lost",
         f"expected population uniques: {before['tau1']['mean']:.1f} before, "
         f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "

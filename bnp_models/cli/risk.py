@@ -9,16 +9,17 @@ import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
+from bnp_models.cli.coarser_keys import asked_coarsenings, with_drops
 from bnp_models.cli.column_checks import tell_of_households
 from bnp_models.cli.commands import Risk
 from bnp_models.cli.folder import located, shows_progress
-from bnp_models.cli.household_risk import options_of_records, run_household_risk, with_unit
+from bnp_models.cli.household_risk import options_of_records, run_household_risk
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS
 from bnp_models.cli.options import UsageError, about, refuse
 from bnp_models.cli.outputs import risk_message, table_name
 from bnp_models.cli.parts import Chains
-from bnp_models.cli.population import require_population, weights_of, with_population
+from bnp_models.cli.population import require_population, weights_of, with_population, with_unit
 from bnp_models.cli.release import limits_of, read_ids, release_settings, with_strictness
 from bnp_models.cli.risk_files import write_risk
 from bnp_models.cli.runs import (
@@ -42,13 +43,7 @@ from bnp_models.report.inference_data import write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import baseline_cells, baselines
-from bnp_models.risk.coarsening import (
-    hierarchies_of,
-    keep_variables,
-    parse_coarsening,
-    require_listable,
-    single_drops,
-)
+from bnp_models.risk.coarsening import keep_variables, require_listable, single_drops
 from bnp_models.risk.coarser_risk import CoarserRisk, coarsen
 from bnp_models.risk.evaluator import check_table
 from bnp_models.risk.likelihood import early_diagnosis
@@ -69,9 +64,6 @@ _LOG = logging.getLogger(__name__)
 
 # Folded into the key that a run set aside.
 _VALIDATION = 0x56414C
-
-MOST_DROPS = 30
-"""Variables each of which is dropped by itself: the time it takes grows with their square."""
 
 
 class _Checked(NamedTuple):
@@ -282,21 +274,11 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
             f"keep:{as_cells(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
+    asked = asked_coarsenings(command, table.schema, inputs)
     with about("--what-if"):
-        asked = {
-            text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
-            for text in command.what_if
-        }
         require_listable(asked, table, conditions)
-    if table.num_variables > MOST_DROPS:
-        _LOG.warning(
-            "%s: %d key variables: the risk without each single variable is estimated only if "
-            "there are at most %d; name the variables of interest (--what-if drop:A), or choose "
-            "fewer --variables",
-            command.data.sample, table.num_variables, MOST_DROPS,
-        )  # fmt: skip
-        return sets | asked
-    return sets | asked | single_drops(table, conditions)
+    drops = functools.partial(single_drops, table, conditions)
+    return with_drops(command, table.schema, sets | asked, drops)
 
 
 def _suda(command: Risk, table: Records) -> pd.DataFrame | None:
@@ -363,7 +345,7 @@ def _coarser(
         "tau1": result.tau1.ravel(), "tau2": result.tau2.ravel(), "num_uniques": uniques,
     }  # fmt: skip
     return {
-        text: dataclasses.replace(one, **whole) if one.table.schema.num_cells == finest else one
+        text: dataclasses.replace(one, **whole) if one.num_cells == finest else one
         for text, one in coarser.items()
     }
 

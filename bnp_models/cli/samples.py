@@ -8,7 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.cli.changes import Changes
-from bnp_models.cli.column_checks import refuse_design, refuse_identifying, tell_of_settled
+from bnp_models.cli.column_checks import (
+    refuse_design,
+    refuse_identifying,
+    tell_of_relative,
+    tell_of_settled,
+)
 from bnp_models.cli.folder import columns_with, located, reading_of, variables_of
 from bnp_models.cli.label_checks import by_variable, check_labels, say_kept, say_labels
 from bnp_models.cli.options import UsageError
@@ -239,12 +244,18 @@ def _settling(data: Data, table: Records) -> list[tuple[str, str]]:
 
 
 def read_household_sample(
-    data: Data, fit: Fit, keep_missing: bool = False
+    data: Data,
+    fit: Fit,
+    keep_missing: bool = False,
+    beside: Mapping[str, str] | None = None,
 ) -> tuple[Households, Rules | None, Changes]:
-    """Coded households, the rules that they obey, and changes of the levels of their persons."""
+    """Coded households, the rules that they obey, and changes of the levels of their persons.
+
+    Arguments are those of `read_sample`.
+    """
     given = fit.households
     assert given.household is not None
-    weights, variables = weights_and_variables(data)
+    weights, variables = weights_and_variables(data, beside)
     table = read_households(
         data.sample, given.household, given.household_variables or (), variables,
         data.levels, reading=reading_of(data),
@@ -268,6 +279,7 @@ def read_household_sample(
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given, error)
     _check_household_columns(data, table, head, given)
+    tell_of_relative(data, table, given.relative)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     if weights is not None:
         with located(data):

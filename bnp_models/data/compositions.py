@@ -1,12 +1,16 @@
 """Compositions of households: their values and those of their members, in no order."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Schema
 
 
 @displayed
@@ -44,6 +48,12 @@ class Compositions(NamedTuple):
     of_household: np.ndarray
     first: np.ndarray
     log_orders: np.ndarray
+
+    @property
+    def records(self) -> Microdata:
+        """The households as records of one variable, the composition."""
+        schema = Schema(("composition",), (tuple(range(len(self.counts))),))
+        return Microdata(schema, self.of_household[:, None])
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -104,6 +114,14 @@ def composition_rows(table: Households, order: np.ndarray | None = None) -> np.n
     return np.column_stack(
         [table.household_codes, table.sizes, of_members.reshape(table.n, width * p)]
     )
+
+
+def num_compositions(schema: HouseholdSchema, sizes: np.ndarray) -> int:
+    """Number of compositions of households of these numbers of persons."""
+    kinds = math.prod(schema.num_member_levels)
+    members = [int(size) - schema.num_heads for size in sizes]
+    in_no_order = sum(math.comb(kinds + m - 1, m) for m in members)
+    return math.prod(schema.num_household_levels) * in_no_order
 
 
 def _member_order(table: Households) -> np.ndarray:

@@ -136,6 +136,11 @@ def weighted_households(table: Households, weights: np.ndarray) -> WeightedHouse
     )  # fmt: skip
 
 
+def plain_households(table: Households) -> Households:
+    """Return households without the class of their weights, if they have any."""
+    return table.households if isinstance(table, WeightedHouseholds) else table
+
+
 def weights_of_households(
     table: Households, weights: np.ndarray, column: str | None = None
 ) -> np.ndarray:

@@ -240,7 +240,7 @@ class Households:
         Parameters
         ----------
         persons : Microdata
-            As `persons`, whose variables it has, in the same order of persons.
+            As `persons`, in the same order of persons, with the same variables or some of them.
         head : (str, label), optional
             As for :meth:`from_frame`.
 
@@ -249,10 +249,11 @@ class Households:
         MicrodataError
             As :meth:`from_frame`.
         """
-        schema = self.schema
+        schema, kept = self.schema, persons.schema.variables
         return self._arranged(
-            persons, self.of_household, self.ids, schema.household, schema.household_level, head,
-            schema.id_position,
+            persons, self.of_household, self.ids, schema.household,
+            tuple(name for name in schema.household_level if name in kept), head,
+            min(schema.id_position, len(kept)),
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:

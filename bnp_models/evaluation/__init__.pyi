@@ -1,4 +1,6 @@
 from .attack.attack import refit as refit
+from .attack.left_out import choose_left_out as choose_left_out
+from .attack.left_out import left_out_risk as left_out_risk
 from .attack.posterior import check_source as check_source
 from .attack.posterior import model_of as model_of
 from .closest import closest_records as closest_records

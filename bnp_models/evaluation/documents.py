@@ -5,6 +5,7 @@ from typing import Annotated
 
 from bnp_models.data.documents import Cells, Document, Keywords, Seconds, Sha256, Share, Warnings
 from bnp_models.data.microdata import SmallCells
+from bnp_models.evaluation.attack.gains import GainsEntry
 from bnp_models.evaluation.attack.result import AttackEntry
 from bnp_models.evaluation.closest import ClosestRecords
 from bnp_models.evaluation.disclosure_measures import Disclosure, Replicated
@@ -136,6 +137,9 @@ class EvaluationSummary(Document):
     synthetic_runs: Sequence[Source]
     """Runs that made the files."""
     attack_risk: AttackEntry | None
+    attack_gains: GainsEntry | None
+    """With --holdout: what the files tell about the persons of the original, but not about those of
+    the holdout."""
     attack_not_assessed: str | None
     """Why the attack risk of these files cannot be assessed, if it cannot."""
     warnings: Warnings

@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from functools import partial
 
 import jax
+import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.microdata import k_anonymity
+from bnp_models.data.microdata import Microdata, k_anonymity
+from bnp_models.evaluation.attack.gains import LEAST, LeftOutRisk
+from bnp_models.evaluation.attack.left_out import left_out_risk
 from bnp_models.evaluation.closest import closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.disclosure_measures import Disclosure, disclosure, replicated_uniques
@@ -115,7 +118,7 @@ def evaluate(
         check_kind(kind, "evaluate(original, synthetic, conditions=...)", conditions=conditions)
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
-    key_tables, key_trees, key_closest = Keys(key_or_default(key), 3)
+    key_tables, key_trees, key_closest, key_gains = Keys(key_or_default(key), 4)
     tell: Tell = progress or (lambda *_: None)
     seconds: dict[str, float] = {}
     with _timed(seconds, "proportions"):
@@ -143,6 +146,7 @@ def evaluate(
     with _timed(seconds, "disclosure"):
         apart = None if holdout is None else persons_of(holdout)
         closest = closest_records(persons[0], persons[1:], apart, key=key_closest)
+        gains = _gains(original, synthetic, holdout, conditions, key_gains)
         disclosures = tuple(_disclosure(persons, names, targets) for names in keys)
     with _timed(seconds, "conditions_and_shares"):
         impossible = _impossible_of_files(synthetic, conditions, tell)
@@ -163,8 +167,20 @@ def evaluate(
         disclosures=disclosures,
         trees=by_trees,
         impossible=impossible,
+        gains=gains,
         seconds=seconds,
     )
+
+
+def _gains(original, synthetic, holdout, conditions, key) -> LeftOutRisk | None:
+    """What files tell about the original, but not about a holdout; for single records only."""
+    if not isinstance(original, Microdata) or not isinstance(holdout, Microdata):
+        return None
+    if min(original.complete.sum(), holdout.complete.sum()) < LEAST:
+        return None
+    both = Microdata(original.schema, np.concatenate([original.codes, holdout.codes]))
+    left_out = np.arange(both.n) >= original.n
+    return left_out_risk(both, left_out, synthetic, conditions=conditions, key=key)
 
 
 @contextmanager

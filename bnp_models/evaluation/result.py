@@ -12,6 +12,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, SmallCells
 from bnp_models.data.weight_classes import records_of
+from bnp_models.evaluation.attack.gains import LeftOutRisk
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords
 from bnp_models.evaluation.disclosure_measures import Disclosure, Replicated
@@ -102,10 +103,14 @@ class Evaluation:
     """Known runs that made the files, which are reported with the other figures."""
     no_attack: str | None = None
     """Why the attack that was asked for is not for these files, where it is not."""
+    gains: LeftOutRisk | None = None
+    """What the files tell about the persons of the original, but not about those of a holdout."""
 
     def not_assessed(self) -> str | None:
         """Why it cannot be assessed what an intruder learns; None if it was, or was not asked."""
-        if self.attack is not None or self.no_attack is not None:
+        if self.attack is not None or self.gains is not None or self.attacked_by_runs:
+            return None
+        if self.no_attack is not None:
             return self.no_attack
         made_by = {source.method for source in self.sources}
         methods = [method for method in ("balanced", "calibrated") if method in made_by]
@@ -115,6 +120,13 @@ class Evaluation:
             f"the files were made by --method {' and '.join(methods)}, and the attack is only for "
             "files that were drawn at random, by --for inference (--method predictive)"
         )
+
+    @property
+    def attacked_by_runs(self) -> list[str]:
+        """What the runs that made the files found by an attack; empty if a file is not theirs."""
+        made = sum(len(source.files) for source in self.sources)
+        found = [source.attack for source in self.sources if source.attack is not None]
+        return found if made == len(self.synthetic) and len(found) == len(self.sources) else []
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
         """Sentences that a person should know before the files are used or released.
@@ -126,6 +138,8 @@ class Evaluation:
         """
         names = self.file_names(names)
         attack = [] if self.attack is None else self.attack.warnings()
+        if self.gains is not None:
+            attack = attack + self.gains.warnings()
         return [
             *self._warnings_of_impossible(names),
             *self._warnings_of_copies(names),
@@ -134,9 +148,17 @@ class Evaluation:
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
             *(f"attack risk: {sentence}" for sentence in attack),
-            *([] if self.no_attack is None else [f"attack risk not assessed: {self.no_attack}"]),
+            *self._warnings_of_no_attack(),
             *self.notices(),
         ]
+
+    def _warnings_of_no_attack(self) -> list[str]:
+        """Sentence on an attack that was asked for and is not for these files."""
+        if self.no_attack is None:
+            return []
+        if self.not_assessed() is not None:
+            return [f"attack risk not assessed: {self.no_attack}"]
+        return [f"--posterior was not used: {self.no_attack}"]
 
     def _warnings_of_settled(self, names: list[str]) -> list[str]:
         """Sentence on files with values that are missing by design in the original."""
@@ -336,6 +358,7 @@ class Evaluation:
             impossible=None if self.impossible is None else [*map(_entry_of, self.impossible)],
             synthetic_runs=self.sources,
             attack_risk=None if self.attack is None else self.attack.summary(),
+            attack_gains=None if self.gains is None else self.gains.summary(),
             attack_not_assessed=self.not_assessed(),
             warnings=self.warnings(names),
             seconds={name: round(value, 3) for name, value in self.seconds.items()},

@@ -30,6 +30,8 @@ class Source(NamedTuple):
     """Warnings of the run."""
     method: str | None = None
     """Method by which it made the files from its draws, where that is known."""
+    attack: str | None = None
+    """What the run found by an attack on its files, if there was one, and what may be concluded."""
 
     def sentences(self) -> Iterator[str]:
         """Sentences on the run, and on files that it did not make."""
@@ -83,7 +85,8 @@ def find_sources(
         method = run.get("method") if isinstance(run.get("method"), str) else None
         made_here, changed, others = kinds
         where = str(folder / "run.json")
-        found.append(Source(where, made_here, changed, others, warnings, method))
+        attack = _attack_in_words(run.get("attack_gains"))
+        found.append(Source(where, made_here, changed, others, warnings, method, attack))
     return tuple(found)
 
 
@@ -96,6 +99,13 @@ def _read(path: Path) -> dict | None:
     if not isinstance(run, dict) or not isinstance(run.get("files_sha256"), dict):
         return None
     return run if isinstance(run.get("warnings"), list) else None
+
+
+def _attack_in_words(gains: object) -> str | None:
+    """What a run says of an attack on its files; None if it says nothing."""
+    if not isinstance(gains, dict) or not {"in_words", "conclusion"} <= gains.keys():
+        return None
+    return f"{gains['in_words']}. What may be concluded: {gains['conclusion']}"
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -96,17 +96,18 @@ class Checkpoint:
             name = f"draws-{generation:06d}.npz"
             self._segments.append(self._write_arrays(name, draws))
         leaves = {f"leaf{i:03d}": leaf for i, leaf in enumerate(state)}
+        entry = self._write_arrays(f"state-{generation:06d}.npz", leaves)
         body = {
             "fingerprint": self.fingerprint,
             "generation": generation,
             "progress": progress,
-            "state": self._write_arrays(f"state-{generation:06d}.npz", leaves),
+            "state": entry,
             "segments": self._segments,
         }
         text = json.dumps(body, sort_keys=True)
         document = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}
         self._write(_MANIFEST, json.dumps(document).encode())
-        named = {entry["file"] for entry in (body["state"], *self._segments)}
+        named = {one["file"] for one in (entry, *self._segments)}
         for path in self._arrays():
             if path.name not in named:
                 path.unlink()

@@ -17,6 +17,7 @@ from bnp_models.data.documents import (
 )
 from bnp_models.data.microdata import SmallCells
 from bnp_models.data.weight_classes import WeightsEntry
+from bnp_models.evaluation.attack.gains import GainsEntry
 from bnp_models.inference.convergence import Figures
 from bnp_models.inference.modes import ModesEntry
 from bnp_models.report.pages import Filing
@@ -151,7 +152,7 @@ class LeftOutEntry(Document):
 
 
 class CoarserEntry(Document):
-    """Coarser keys."""
+    """Coarser keys of records, or of households."""
 
     spec: str
     """The coarsening, as in --what-if; those of --keys begin with keep."""
@@ -296,6 +297,8 @@ class HouseholdRiskDocument(SampledRiskDocument):
 
     households: HouseholdsEntry
     persons: PersonsEntry
+    what_if: Sequence[CoarserEntry] | None = None
+    """Coarser keys, from the same draws."""
     rules_in_words: Sequence[str] | None = None
 
 
@@ -487,6 +490,8 @@ class RunDocument(Document):
     given: Sequence[str] | None = ABSENT
     """Option of synthesize: values that all records have."""
     keep_missing: bool | None = ABSENT
+    attack: Annotated[str, Keywords(enum=["auto", "yes", "no"])] | None = None
+    """Option of synthesize: whether the files are attacked."""
     format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
     filing: Filing | None = None
     usable: UsableEntry | None = None
@@ -496,6 +501,9 @@ class RunDocument(Document):
     values_of_one_person: Mapping[str, Share] | None = None
     """For each variable, the share of its synthetic values that only one person of the sample
     has."""
+    attack_gains: GainsEntry | None = None
+    """What the files tell about persons because they are in the sample, where this was
+    estimated."""
     cells: Cells | None = ABSENT
     """Number of cells: the product of the numbers of levels; for models of cells, --cells."""
     level_prior: LevelPriorEntry | None = ABSENT

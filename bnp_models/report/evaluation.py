@@ -65,6 +65,7 @@ def render_evaluation_report(
         s=summary,
         command=command,
         records=records,
+        attacked_by_runs=evaluation.attacked_by_runs,
         smallest=SMALLEST_SHOWN,
         bad_ratio=BAD_RATIO,
         # Expected pMSE ratio of a second sample of the population. Files of `synthesize` have their

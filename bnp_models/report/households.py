@@ -1,13 +1,12 @@
 """Summary and page of the disclosure risk of households."""
 
-import math
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.data.compositions import num_compositions
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.documents import HouseholdRiskDocument, HouseholdsEntry, PersonsEntry
@@ -22,7 +21,9 @@ from bnp_models.report.summaries import (
     p_zero,
     timing,
     warnings_with,
+    what_if,
 )
+from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.households import HouseholdRisk
 from bnp_models.risk.verdict import Limits
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
@@ -34,6 +35,7 @@ def household_risk_summary(
     seed: int | None = None,
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
+    coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
 ) -> HouseholdRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
@@ -46,6 +48,8 @@ def household_risk_summary(
         As for `risk_summary`; the limits are those of households.
     checks
         Result of ``predictive_checks(run, unit="household")``, whose warnings are added.
+    coarser
+        Result of `coarsen`.
 
     Examples
     --------
@@ -78,19 +82,12 @@ def household_risk_summary(
         persons=_of_persons(risk),
         **entries_of_chains(run, units, diagnosis, (checks,), limits, seed, "household"),
         checks=None if checks is None else checks.document(),
+        what_if=None if coarser is None else what_if(coarser),
         **of_rules,
         **of_ties(units),
         warnings=warnings_with(diagnosis, checks),
         **timing(run),
     )
-
-
-def num_compositions(schema: HouseholdSchema, sizes: np.ndarray) -> int:
-    """Number of compositions of households of these numbers of persons."""
-    kinds = math.prod(schema.num_member_levels)
-    members = [int(size) - schema.num_heads for size in sizes]
-    in_no_order = sum(math.comb(kinds + m - 1, m) for m in members)
-    return math.prod(schema.num_household_levels) * in_no_order
 
 
 def _of_households(risk: HouseholdRisk) -> HouseholdsEntry:

@@ -15,6 +15,7 @@ from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED
 from bnp_models.report.summaries import figures_of
 from bnp_models.risk.anonymity import Reached
+from bnp_models.risk.households import HouseholdRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.protection import FileRisk, Protection
 from bnp_models.risk.released import ReadBack, Released, ReleasedColumn
@@ -92,7 +93,12 @@ class ChangesDocument(Document):
     """changes.json of bnp-models protect."""
 
     n: int
-    """Records."""
+    """Records; with --household, households."""
+    household: str | None = ABSENT
+    """With --household: column of the households. All numbers of records are then of households,
+    except rows, suppressed values and what is in "released"."""
+    persons: int | None = ABSENT
+    """With --household: persons of the sample."""
     population_size: AtLeastOne
     variables: Sequence[str]
     """Key variables of the sample."""
@@ -110,7 +116,7 @@ class ChangesDocument(Document):
     released: ReleasedEntry = ABSENT
     """The file that is written, with its columns that are no key variables."""
     suppressed: dict[str, int]
-    """Number of suppressed values, by variable."""
+    """Number of suppressed values, by variable; with --household, of persons' values."""
     suppressed_records: int
     suppressions: Sequence[SuppressionEntry]
 
@@ -123,6 +129,7 @@ def changes_document(
     usable: bool = True,
     why: str = "",
     released: Released | None = None,
+    household: str | None = None,
 ) -> ChangesDocument:
     """Content of ``changes.json``: every recoding and suppression, the risk before and after.
 
@@ -138,14 +145,18 @@ def changes_document(
         Whether the model allows a verdict (`allows_verdict`), and a sentence that says why not.
     released
         Result of `Protection.released`: the verdict is then that on the file that is released.
+    household
+        Column of the households, if their risk is protected.
     """
     table = protection.table
     names = {} if ids is None else dict(enumerate(map(text_of, ids.to_numpy(object))))
-    number = protection.suppressed.sum(axis=0).tolist()
+    number = protection.suppressed_values.sum(axis=0).tolist()
     kept = protection.coarsening.schema.variables
     verdict = protection.judge(usable, why)
     return ChangesDocument(
-        n=table.n,
+        n=len(protection.suppressed),
+        household=household or ABSENT,
+        persons=ABSENT if household is None else table.n,
         population_size=protection.population_size,
         variables=table.schema.variables,
         verdict=(verdict if released is None else released.judge(verdict)).document(),
@@ -188,7 +199,7 @@ def _of_file(risk: FileRisk) -> FileRiskEntry:
 
 
 def render_protection_report(
-    risk: PopulationRisk,
+    risk: PopulationRisk | HouseholdRisk,
     changes: dict,
     *,
     summary: dict,
@@ -202,11 +213,11 @@ def render_protection_report(
     Parameters
     ----------
     risk
-        Result of `population_risk` on the sample.
+        Result of `population_risk`, or of `household_risk`, on the sample.
     changes
         Result of `changes_document`.
     summary
-        Result of `risk_summary` on the sample.
+        Result of `risk_summary`, or of `household_risk_summary`, on the sample.
     diagnosis
         Diagnosis of the run and the risk.
     command
@@ -230,6 +241,7 @@ def render_protection_report(
         active=summary["components"],
         command=command,
         records=records,
+        unit="record" if "household" not in changes else "household",
         filing=filing,
         mapping=_mapping(changes["levels"]),
         shown=[list(one.values()) for one in changes["suppressions"][:_SHOWN]],
@@ -245,7 +257,7 @@ def _mapping(levels: Sequence[dict]) -> list[tuple[str, str | None, list[str]]]:
 
 
 def write_protection_report(
-    path: str | PathLike, risk: PopulationRisk, changes: dict, **options
+    path: str | PathLike, risk: PopulationRisk | HouseholdRisk, changes: dict, **options
 ) -> None:
     """Write the page of `render_protection_report`, which takes the same options."""
     write_text(render_protection_report(risk, changes, **options), path)

@@ -276,9 +276,9 @@ def what_if(coarser: dict[str, CoarserRisk]) -> list[CoarserEntry]:
     return [
         CoarserEntry(
             spec=text,
-            variables=one.table.schema.variables,
-            levels=one.table.schema.num_levels,
-            cells=one.table.schema.num_cells,
+            variables=one.schema.variables,
+            levels=one.schema.num_levels,
+            cells=one.num_cells,
             sample_uniques=one.sample_uniques,
             k_anonymity=one.anonymity,
             tau1=figures_of(one.tau1),

@@ -44,6 +44,7 @@ def render_synthesis_report(
     kept: Sequence[str] = (),
     notes: Sequence[str] = (),
     edited: Mapping[str, Any] | None = None,
+    attack: Mapping[str, Any] | None = None,
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -81,6 +82,8 @@ def render_synthesis_report(
     edited
         Where impossible records were edited: the numbers of these `records`, of `fields` (values)
         that were set free, and of these `by_variable`.
+    attack
+        Result of `LeftOutRisk.summary` for these files, which the page then shows.
 
     Returns
     -------
@@ -124,6 +127,8 @@ def render_synthesis_report(
         and not kept
         and "weights" not in summary
         and can_attack(run.model),
+        attack=attack,
+        households=isinstance(run.table, Households),
         kept=kept,
         edited=edited or {},
         merged=merged or {},

@@ -83,13 +83,20 @@ class Anonymity(NamedTuple):
         return itertools.combinations(columns, size)
 
 
-def rows_of(table: Microdata, stratum: np.ndarray | None) -> Rows:
-    """The records of a table, in their strata."""
-    return Rows(table.codes, np.ones(table.n, int), table.schema.num_levels, stratum)
+def rows_of(
+    table: Microdata, stratum: np.ndarray | None, of_household: np.ndarray | None = None
+) -> Rows:
+    """The records of a table, or the households that they are the persons of, in their strata."""
+    counts = np.ones(table.n, int)
+    return Rows(table.codes, counts, table.schema.num_levels, stratum, of_household)
 
 
 def missed(
-    table: Microdata, target: Anonymity, suppressed: np.ndarray, stratum: np.ndarray | None = None
+    table: Microdata,
+    target: Anonymity,
+    suppressed: np.ndarray,
+    stratum: np.ndarray | None = None,
+    of_household: np.ndarray | None = None,
 ) -> np.ndarray:
     """Which records (n,) have a combination that fewer than k records have, bool.
 
@@ -103,8 +110,11 @@ def missed(
         (n, J) bool: values that are suppressed.
     stratum
         (n,) numbers of strata, within which records are counted.
+    of_household
+        (N,) household of each of the N records, if these are the persons of n households. A
+        combination is then that of all persons of a household, and households are counted.
     """
-    rows, found = rows_of(table, stratum), np.zeros(table.n, bool)
+    rows, found = rows_of(table, stratum, of_household), np.zeros(len(suppressed), bool)
     if not (columns := target.columns(table.schema)):
         return found
     for pattern, where in patterns(suppressed[:, columns]):

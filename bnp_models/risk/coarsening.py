@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, numbered
+from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.messages import in_quotes, quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
@@ -88,6 +89,20 @@ def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str
         for text, coarsening in found.items()
         if conditions is None or _num_listed(coarsening, table) <= MAX_CELLS
     }
+
+
+def household_drops(schema: HouseholdSchema) -> dict[str, Recoding]:
+    """Coarsenings of households that each drop one variable.
+
+    The variable that is the number of persons is left out, because their rows tell it, and so is
+    the only variable of persons.
+    """
+    own = schema.personal
+    names = [name for name in schema.table.variables if name != schema.size_variable]
+    return {
+        f"drop:{name}": coarsening_of({name}, {}, schema.table)
+        for name in names if own != (name,)
+    }  # fmt: skip
 
 
 def require_listable(

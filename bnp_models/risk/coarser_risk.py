@@ -2,7 +2,8 @@
 
 In mixed membership and latent class models the factor of a dropped variable becomes one, and a
 merged level has the sum of the probabilities of its levels. With structural zeros, the probability
-of a coarser cell is the sum of the probabilities of the feasible cells in it, which are listed.
+of a coarser cell is the sum of the probabilities of the feasible cells in it, which are listed. The
+coarser compositions of households are those of `bnp_models.risk.coarser_compositions`.
 """
 
 import dataclasses
@@ -15,19 +16,33 @@ import numpy as np
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import group_cells
+from bnp_models.data.coarser_households import recoded_households
+from bnp_models.data.compositions import compositions_of, num_compositions
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records, SmallCells
 from bnp_models.data.recoding import Recoding
-from bnp_models.inference.run import RecordsRun, Run, shape_of_draws
+from bnp_models.data.schema import Schema
+from bnp_models.inference.run import (
+    HouseholdsRun,
+    RecordsRun,
+    Run,
+    is_of_households,
+    is_of_records,
+    shape_of_draws,
+)
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import (
     hierarchies_of,
+    household_drops,
     parse_coarsening,
     require_listable,
     single_drops,
 )
+from bnp_models.risk.coarser_compositions import HouseholdEvaluator, require_few_heads
 from bnp_models.risk.evaluator import Evaluator, draw_taus
+from bnp_models.risk.households import check_households
 from bnp_models.risk.missing_keys import (
     MISSING_KEYS,
     Completions,
@@ -53,8 +68,8 @@ class CoarserRisk:
     ('age', 'sex')
     """
 
-    table: Records
-    """The coarser records."""
+    table: Records | Households
+    """The coarser records, or households."""
     tau1: np.ndarray
     """(draws,) draws of the number of sample uniques that are unique in the population."""
     tau2: np.ndarray
@@ -69,13 +84,32 @@ class CoarserRisk:
         """Number of sample uniques; where values are missing at random, its posterior mean."""
         if self.num_uniques is not None:
             return round(self.num_uniques.mean())
-        counts = self.table.tabulated.counts if self.matching is None else self.matching
+        counts = self.units.tabulated.counts if self.matching is None else self.matching
         return int((counts == 1).sum())
 
     @cached_property
+    def units(self) -> Records:
+        """The units that are at risk: the records, or households as records of one variable."""
+        if isinstance(self.table, Households):
+            return compositions_of(self.table).records
+        return self.table
+
+    @property
+    def schema(self) -> Schema:
+        """The variables of records, or of the persons of households."""
+        return self.table.schema.table if isinstance(self.table, Households) else self.table.schema
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells, or of compositions of households with the sizes of the sample."""
+        if isinstance(self.table, Households):
+            return num_compositions(self.table.schema, np.unique(self.table.sizes))
+        return self.table.schema.num_cells
+
+    @cached_property
     def anonymity(self) -> list[SmallCells]:
-        """Records that match fewer than 2, 3 and 5, themselves included."""
-        return anonymity_of(self.table, self.matching)
+        """Records, or households, that match fewer than 2, 3 and 5, themselves included."""
+        return anonymity_of(self.units, self.matching)
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -89,7 +123,7 @@ class CoarserRisk:
 
 
 def coarsen(
-    run: RecordsRun,
+    run: RecordsRun | HouseholdsRun,
     population_size: int,
     coarsenings: Sequence[str] | Mapping[str, Recoding] | None = None,
     *,
@@ -103,16 +137,18 @@ def coarsen(
     Parameters
     ----------
     run, population_size
-        As for `population_risk`.
+        As for `population_risk`; or as for `household_risk`, for the risk of households. The
+        coarser variables are then those of persons, including those of their households.
     coarsenings
         Each has one or more statements, such as "drop:race" or "merge:age=0-14+15-24;drop:sex", or
         "group:occupation" if the model has groups of that variable's levels. A dictionary of
-        recodings by their text is accepted too. Default: each variable dropped by itself.
+        recodings by their text is accepted too. Default: each variable dropped by itself; of
+        households, not the variable that is the number of persons, which their rows tell.
     ties
         As for `population_risk`: "on" uses the correction for overdispersion, with the parameters
         of the finer file; "off" and "sensitivity" do not.
     missing_keys
-        As for `population_risk`.
+        As for `population_risk`; households must be complete.
     num_samples
         Largest number of draws of the run that are used; they are evenly spaced.
     key
@@ -126,9 +162,10 @@ def coarsen(
     Raises
     ------
     MicrodataError
-        As `parse_coarsening` and `require_listable`.
+        As `parse_coarsening` and `require_listable`; if no variable of the persons of households is
+        left, or the head's values would have more than 1,024 combinations (`relative`).
     ValueError
-        As `population_risk`; if `ties` or `missing_keys` is unknown.
+        As `population_risk` or `household_risk`; if `ties` or `missing_keys` is unknown.
 
     Notes
     -----
@@ -145,23 +182,19 @@ def coarsen(
     check_kind(Run, "coarsen(run, population_size)", run=run)
     check_choice(TIES, ties=ties)
     check_choice(MISSING_KEYS, missing_keys=missing_keys)
-    if key is not None:
-        key = typed_key(key)
+    key = run.key if key is None else typed_key(key)
+    if is_of_households(run):
+        return _coarsen_households(run, population_size, coarsenings, ties, num_samples, key)
+    assert is_of_records(run)
     evaluator = Evaluator.of(
         run, population_size, lambda law: law.spaced_parameters(num_samples), complete=False
     )
     table, conditions = evaluator.run.table, evaluator.run.conditions
     if coarsenings is None:
         coarsenings = single_drops(table, conditions)
-    found = (
-        coarsenings if isinstance(coarsenings, Mapping)
-        else {
-            text: parse_coarsening(text, table.schema, hierarchies_of(run.model))
-            for text in coarsenings
-        }
-    )  # fmt: skip
+    found = _parsed(coarsenings, table.schema, run)
     require_listable(found, table, conditions)
-    key_overdispersion, key_common = Keys(run.key if key is None else key)
+    key_overdispersion, key_common = Keys(key)
     overdispersion = evaluator.draw_overdispersion(key_overdispersion) if ties == "on" else None
     evaluate: Callable[..., CoarserRisk] = _evaluate
     if table.has_missing:
@@ -177,6 +210,44 @@ def coarsen(
         text: evaluate(evaluator, coarsening, overdispersion, key_common)
         for text, coarsening in found.items()
     }
+
+
+def _parsed(
+    coarsenings: Sequence[str] | Mapping[str, Recoding], schema: Schema, run: Run
+) -> Mapping[str, Recoding]:
+    """Recodings by their text."""
+    if isinstance(coarsenings, Mapping):
+        return coarsenings
+    return {text: parse_coarsening(text, schema, hierarchies_of(run.model)) for text in coarsenings}
+
+
+def _coarsen_households(
+    run: HouseholdsRun,
+    population_size: int,
+    coarsenings: Sequence[str] | Mapping[str, Recoding] | None,
+    ties: str,
+    num_samples: int,
+    key: jax.Array,
+) -> dict[str, CoarserRisk]:
+    """`coarsen` for the risk of households."""
+    check_households(run.model, run.table, population_size)
+    key_evaluator, key_overdispersion, key_counts = Keys(key, 3)
+    evaluator = HouseholdEvaluator(run, population_size, num_samples, key_evaluator)
+    schema = evaluator.run.table.schema
+    if coarsenings is None:
+        coarsenings = household_drops(schema)
+    found = _parsed(coarsenings, schema.table, run)
+    require_few_heads(found, run.model, schema)
+    tables = {text: recoded_households(evaluator.run.table, x) for text, x in found.items()}
+    overdispersion = evaluator.draw_overdispersion(key_overdispersion) if ties == "on" else None
+    risks = {}
+    for text, coarsening in found.items():
+        rows = np.flatnonzero(evaluator.sharing(coarsening) == 1)
+        b, q = (np.exp(np.minimum(x, 0)) for x in evaluator.coarser(coarsening, rows))
+        generator = numpy_generator(key_counts)
+        taus = _draw_taus(evaluator, overdispersion, generator, b, q)
+        risks[text] = CoarserRisk(tables[text], *taus)
+    return risks
 
 
 def _evaluate(

@@ -48,7 +48,7 @@ from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.household_weights import WeightedHouseholds
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.run import HouseholdsRun, Run, shape_of_draws
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
@@ -391,15 +391,9 @@ def _units(
     table, persons = laws.run.table, laws.run.table.persons
     chosen, log_orders = table.select(found.first), found.log_orders
     of_both = (one.of_households(chosen, log_orders) for one in (laws, rest))
-    units = [_Unit(_as_records(found), int(population_size), *of_both)]
+    units = [_Unit(found.records, int(population_size), *of_both)]
     if knows_persons(laws.data):
         codes = persons.tabulated.codes
         both = (one.of_persons(codes) for one in (laws, rest))
         units.append(_Unit(persons, num_persons, *both))
     return units
-
-
-def _as_records(found: Compositions) -> Microdata:
-    """Households as records of one variable, the composition."""
-    schema = Schema(("composition",), (tuple(range(len(found.counts))),))
-    return Microdata(schema, found.of_household[:, None])

@@ -17,9 +17,10 @@ from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.recoding import Recoding
 from bnp_models.inference.convergence import errors_of_mean_draws
-from bnp_models.inference.run import RecordsRun, shape_of_draws
+from bnp_models.inference.run import HouseholdsRun, RecordsRun, shape_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.risk.coarsening import MAX_CELLS
+from bnp_models.risk.coarser_compositions import HouseholdEvaluator
 from bnp_models.risk.evaluator import Evaluator, record_risks
 from bnp_models.risk.verdict import MARGIN, Limits, Verdict, figures_of_draws, judge
 
@@ -42,34 +43,47 @@ class ProtectedRisks:
         Used once.
     """
 
+    unit = "record"
+    _evaluator: Evaluator | HouseholdEvaluator
+
     def __init__(
         self,
-        run: RecordsRun,
+        run: RecordsRun | HouseholdsRun,
         population_size: int,
         *,
         overdispersion: bool,
         num_draws: int,
         key: jax.Array,
     ):
-        self._evaluator = Evaluator.of(
-            run, population_size, lambda law: law.spaced_parameters(num_draws)
-        )
-        self.run = self._evaluator.run
-        assert isinstance(self.run.table, Microdata)
-        self.table, self._num_new = self.run.table, self._evaluator.num_new
-        self._key_cells, key_overdispersion, key_counts = Keys(key, 3)
+        key_cells, key_overdispersion, key_counts = Keys(key, 3)
+        self._set_up(run, population_size, num_draws, key_cells)
+        self._num_new = self._evaluator.num_new
         self._overdispersion = (
             self._evaluator.draw_overdispersion(key_overdispersion) if overdispersion else None
         )
         self.num_chains, _ = shape_of_draws(self._evaluator.draws)
         self.num_draws = math.prod(shape_of_draws(self._evaluator.draws))
-        self.superchain = self.run.settings.superchain
+        self.superchain = run.settings.superchain
         self._generator = numpy_generator(key_counts)
         # The same uniform number for a record on every key, so that a coarser key never adds a
         # unique.
-        self._finest = self.table.cells().sample_uniques
+        self._finest = np.flatnonzero(self.sharing(Recoding.of(self.table.schema, {})) == 1)
         size = (REPEATS, self.num_draws, len(self._finest))
         self._uniform = self._generator.random(size, np.float32)
+
+    def _set_up(self, run, population_size: int, num_draws: int, key: jax.Array) -> None:
+        """Make the evaluator, and `table`, the records of which changes are chosen."""
+        self._records = Evaluator.of(
+            run, population_size, lambda law: law.spaced_parameters(num_draws)
+        )
+        self._evaluator = self._records
+        self._key_cells, self._conditions = key, self._evaluator.run.conditions
+        assert isinstance(self._evaluator.run.table, Microdata)
+        self.table = self._evaluator.run.table
+
+    def without(self, coarsening: Recoding, dropped: np.ndarray) -> Recoding | None:
+        """The key of a record that has lost these variables (J',); None if nothing is known."""
+        return None if dropped.all() else coarsening.without(dropped)
 
     def of_rows(self, coarsening: Recoding, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate r_1 = P(F = 1) and r_2 = E(1/F), each (draws, m), of sample uniques.
@@ -137,7 +151,7 @@ class ProtectedRisks:
 
     def listable(self, coarsening: Recoding, rows: np.ndarray) -> bool:
         """Whether the cells of these records on a key can be evaluated; True without conditions."""
-        if self.run.conditions is None:
+        if self._conditions is None:
             return True
         cells = coarsening.coarser_codes(self.table.codes[rows])
         return sum(coarsening.num_finer(cell) for cell in cells) <= MAX_CELLS
@@ -145,7 +159,7 @@ class ProtectedRisks:
     def _log_probabilities(self, coarsening, rows) -> tuple[np.ndarray, np.ndarray]:
         """Log probabilities (draws, m) of cells: for records of the sample, and for others."""
         codes = self.table.codes[rows]
-        return self._evaluator.coarser(coarsening, codes, self._key_cells)
+        return self._records.coarser(coarsening, codes, self._key_cells)
 
 
 def patterns(suppressed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

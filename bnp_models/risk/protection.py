@@ -5,13 +5,17 @@ the reduction of the risk, and suppressions so that there are few of them (`supp
 is computed from the given posterior draws (`protected_risks`); no chains are run again. The search
 ends when the verdict on the file is yes (`verdict`).
 
+Files of persons within households are protected by the risk of the households
+(`bnp_models.risk.protected_households`): recodings change the variables of their persons, and a
+variable is suppressed in all persons of a household together.
+
 Global recoding and local suppression are those of Hundepool et al. 2012 (Statistical Disclosure
 Control, doi:10.1002/9781118348239, chapter 3).
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import numpy as np
@@ -22,13 +26,14 @@ from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata, SmallCells, small_cells
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import text_of, unknown_variable
-from bnp_models.inference.run import RecordsRun
+from bnp_models.inference.run import HouseholdsRun, RecordsRun, is_of_households
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.risk.anonymity import Anonymity, Reached, missed, rows_of
+from bnp_models.risk.anonymity import Anonymity, Reached
 from bnp_models.risk.coarsening import hierarchies_of
 from bnp_models.risk.overdispersion import TIES
+from bnp_models.risk.protected_households import ProtectedHouseholds
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import (
     Recoded,
@@ -39,7 +44,8 @@ from bnp_models.risk.recoding import (
     ordered_variables,
 )
 from bnp_models.risk.released import Released, release
-from bnp_models.risk.suppression import Suppressed, suppress, suppress_rare
+from bnp_models.risk.suppression import Suppressed, suppress
+from bnp_models.risk.units import Targets, Units, by_record
 from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
@@ -54,7 +60,7 @@ _PROTECT = 0x50524F54
 @displayed
 @dataclasses.dataclass(frozen=True, eq=False)
 class FileRisk:
-    """Risk of a file, recoded and with values suppressed.
+    """Risk of a file, recoded and with values suppressed; of its records, or of its households.
 
     Examples
     --------
@@ -66,7 +72,8 @@ class FileRisk:
     tau1: np.ndarray
     """(chains, draws) draws of the number of records that are unique in the population."""
     tau2: np.ndarray
-    """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
+    """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches,
+    or the households that a household matches."""
     r1: np.ndarray
     """(n,) probability of each record to be unique in the population."""
     r1_error: np.ndarray
@@ -78,6 +85,8 @@ class FileRisk:
     """Information that was lost, in bits a record."""
     superchain: int = 1
     """Number of consecutive chains that started at the same point."""
+    unit: str = "record"
+    """What is at risk: "record" or "household"."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -102,7 +111,7 @@ class FileRisk:
     def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
         """Compare the risk with limits; arguments as of `verdict.judge`."""
         tau1 = figures_of_draws(self.tau1, self.superchain)
-        return judge(tau1, self.r1, limits, usable, why, r1_error=self.r1_error)
+        return judge(tau1, self.r1, limits, usable, why, r1_error=self.r1_error, unit=self.unit)
 
 
 @displayed
@@ -118,7 +127,7 @@ class Protection:
     """
 
     table: Microdata
-    """The original sample."""
+    """The original sample; of households, their persons."""
     population_size: int
     limits: Limits
     recoded: Recoded
@@ -126,11 +135,14 @@ class Protection:
     recodings: tuple[Step, ...]
     """Recodings in the order in which they were made."""
     suppressed: np.ndarray
-    """(n, J') bool: values of the recoded sample that are suppressed."""
+    """(n, J') bool: values of the recoded sample that are suppressed; of households, those of the n
+    households, whose persons all lose them."""
     before: FileRisk
     after: FileRisk
     anonymity: tuple[Reached, ...] = ()
     """Targets of k-anonymity, and the records that miss them before and after."""
+    of_household: np.ndarray | None = None
+    """(N,) household of each person, if the units are households."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
@@ -142,7 +154,7 @@ class Protection:
             "k-anonymity": ", ".join(f"{one.k}" for one in self.anonymity) or None,
             "met": "yes" if self.met else "no",
             "recodings": len(self.recodings),
-            "values suppressed": int(self.suppressed.sum()),
+            "values suppressed": int(self.suppressed_values.sum()),
             "tau_1 before": spread(self.before.tau1),
             "tau_1 after": spread(self.after.tau1),
         }  # fmt: skip
@@ -158,13 +170,15 @@ class Protection:
         verdict = Verdict(True, "", self.limits, None)
         if self.limits.given:
             verdict = self.after.judge(self.limits, usable, why)
+        unit = self.after.unit
         for one in self.anonymity:
-            said = "every record meets this limit"
+            said = f"every {unit} meets this limit"
             if one.after:
-                said = f"{one.after:,} of {self.table.n:,} records do not meet this limit"
+                number = len(self.suppressed)
+                said = f"{one.after:,} of {number:,} {unit}s do not meet this limit"
                 verdict = verdict._replace(release=False)
             target = Anonymity(one.k, one.size, one.variables)
-            reason = f"{target} must have {one.k:,} records: {said}"
+            reason = f"{target} must have {one.k:,} {unit}s: {said}"
             verdict = verdict._replace(why="; ".join(filter(None, [verdict.why, reason])))
         return verdict
 
@@ -173,10 +187,15 @@ class Protection:
         """The recoding as a whole."""
         return self.recoded.coarsening
 
+    @property
+    def suppressed_values(self) -> np.ndarray:
+        """(n, J') bool: values of the records, or of the persons of households."""
+        return by_record(self.suppressed, self.of_household)
+
     def frame(self) -> pd.DataFrame:
         """Key variables of the protected file as labels, None where suppressed."""
         table = self.coarsening.coarser(self.table)
-        codes = np.where(self.suppressed, -1, table.codes)
+        codes = np.where(self.suppressed_values, -1, table.codes)
         return Microdata(table.schema, codes).to_frame()
 
     def released(
@@ -200,8 +219,9 @@ class Protection:
             and merged together with those of the variable.
         """
         return release(
-            self.table, self.recoded, self.suppressed, self.frame(), frame, carry, link or {}
-        )
+            self.table, self.recoded, self.suppressed_values, self.frame(), frame, carry,
+            link or {},
+        )  # fmt: skip
 
     def apply(
         self,
@@ -215,7 +235,7 @@ class Protection:
 
     def suppressions(self) -> pd.DataFrame:
         """One row per suppressed value: row, column and old, its label in the sample."""
-        rows, columns = np.nonzero(self.suppressed)
+        rows, columns = np.nonzero(self.suppressed_values)
         schema = self.table.schema
         variables = [self.coarsening.variables[j] for j in columns]
         old = [
@@ -226,14 +246,15 @@ class Protection:
         return pd.DataFrame({"row": rows, "column": names, "old": old})
 
     def estimate(
-        self, run: RecordsRun, *, ties: str = "on", key: jax.Array | None = None
+        self, run: RecordsRun | HouseholdsRun, *, ties: str = "on", key: jax.Array | None = None
     ) -> FileRisk:
         """Estimate the risk of the protected file by chains on the recoded sample.
 
         Parameters
         ----------
         run
-            Chains fitted to ``coarsening.coarser(table)``.
+            Chains fitted to ``coarsening.coarser(table)``, or to the households of
+            `recoded_households`.
         ties
             Whether the correction for overdispersion is used, "on" or "off".
         key
@@ -241,15 +262,15 @@ class Protection:
         """
         check_choice(TIES, ties=ties)
         key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
-        risks = ProtectedRisks(
+        risks = _risks_of(run)(
             run, self.population_size, overdispersion=ties == "on", num_draws=NUM_DRAWS, key=key
-        )  # fmt: skip
+        )
         same = Recoded.unchanged(risks.table).coarsening
         return _file_risk(risks, same, self.suppressed, self.after.loss)
 
 
 def protect(
-    run: RecordsRun,
+    run: RecordsRun | HouseholdsRun,
     population_size: int,
     *,
     max_tau1: float | None = None,
@@ -269,7 +290,9 @@ def protect(
     Parameters
     ----------
     run, population_size
-        As for `population_risk`; the run is of records, not of a table of cells.
+        As for `population_risk`; the run is of records, not of a table of cells. Or as for
+        `household_risk`: limits, shares and k-anonymity are then about households, and a variable
+        is suppressed in all persons of a household.
     max_tau1
         Limit of tau_1: the upper end of its 95% interval must not exceed it.
     max_risk
@@ -294,7 +317,8 @@ def protect(
         k-anonymity for sets of them (`bnp.risk.Anonymity`). A record with suppressed values counts
         the records that have its other values, as they were before any value was suppressed.
     strata
-        (n,) stratum of each record: k-anonymity is then asked for within each of them.
+        (n,) stratum of each record: k-anonymity is then asked for within each of them. All persons
+        of a household are in one stratum.
     ties
         As for `population_risk`: "on" evaluates with the correction for overdispersion; "off" and
         "sensitivity" do not.
@@ -327,44 +351,42 @@ def protect(
     targets = (Anonymity(int(k)),) if isinstance(k, int | np.integer) else tuple(k)
     if not limits.given and not targets:
         raise ValueError("give max_tau1, max_risk or k, or several of them")
-    table = sample_law(run).table
-    if not isinstance(table, Microdata):
-        raise ValueError("protection needs single records, not a table of cell counts")
+    units = Units.of(sample_law(run).table)
+    table = units.table
     check_names(table, importance or {}, (*ordered, *no_merge))
     for target in targets:
         target.check(table.schema)
-    stratum = None if strata is None else pd.factorize(np.asarray(strata), use_na_sentinel=False)[0]
-    if stratum is not None and stratum.shape != (table.n,):
-        raise ValueError(f"strata has shape {stratum.shape}, not one for each of {table.n} records")
+    wanted = Targets(targets, units.strata(strata), units)
     weight = importance_of(table.schema, importance or {})
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
+    made = partial(_risks_of(run), run, population_size, overdispersion=ties == "on")
     scan, risks = (
-        ProtectedRisks(run, population_size, overdispersion=ties == "on", num_draws=number, key=of)
+        made(num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
-    recoded, recodings = asked_steps(
-        recode, Recoded.unchanged(table, hierarchies_of(run.model), no_merge), weight
-    )
+    unchanged = Recoded.unchanged(table, hierarchies_of(run.model), no_merge, units.needed)
+    recoded, recodings = asked_steps(recode, unchanged, weight)
     in_order = ordered_variables(table.schema, ordered)
-    most = int(max_suppressed * table.n)
+    most = int(max_suppressed * units.number)
     while True:
-        few, rare = _suppress_rare(recoded, targets, stratum, weight, most)
+        few, rare = wanted.suppress(recoded, weight, most)
         found = Suppressed(rare, few)
         if few and limits.given:
-            found = suppress(risks, recoded.coarsening, limits, weight[recoded.kept], most, rare)
+            costs = units.costs(weight[recoded.kept])
+            found = suppress(risks, recoded.coarsening, limits, costs, most, rare)
         step = None
         if not few:
-            step = _next_towards(recoded, targets, stratum, weight, in_order)
+            step = _next_towards(recoded, wanted, weight, in_order)
         elif not found.met:
             step = _next_step(scan, recoded, limits, weight, in_order)
         if step is None:
             break
-        recoded, made = step
-        recodings += made
-    unchanged = Recoded.unchanged(table)
-    nothing = np.zeros((table.n, table.num_variables), bool)
-    loss = recoded.loss(weight) + float(recoded.costs(weight)[found.mask].sum()) / table.n
+        recoded, steps = step
+        recodings += steps
+    nothing = np.zeros((units.number, table.num_variables), bool)
+    lost = by_record(found.mask, units.of_household)
+    loss = recoded.loss(weight) + float(recoded.costs(weight)[lost].sum()) / table.n
     return Protection(
         table=table,
         population_size=int(population_size),
@@ -376,12 +398,18 @@ def protect(
         after=_file_risk(risks, recoded.coarsening, found.mask, loss),
         anonymity=tuple(
             Reached(
-                **target._asdict(), before=int(missed(table, target, nothing, stratum).sum()),
-                after=int(missed(recoded.records, target, found.mask, stratum).sum()),
+                **target._asdict(), before=int(wanted.missed(table, target, nothing).sum()),
+                after=int(wanted.missed(recoded.records, target, found.mask).sum()),
             )
             for target in targets
         ),
+        of_household=units.of_household,
     )  # fmt: skip
+
+
+def _risks_of(run: RecordsRun | HouseholdsRun) -> type[ProtectedRisks]:
+    """What evaluates the risks of the units of a run."""
+    return ProtectedHouseholds if is_of_households(run) else ProtectedRisks
 
 
 def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequence[str]) -> None:
@@ -391,48 +419,15 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
             raise unknown_variable(name, table.schema.variables, "variable")
 
 
-def _suppress_rare(
-    recoded: Recoded,
-    targets: Sequence[Anonymity],
-    stratum: np.ndarray | None,
-    weight: np.ndarray,
-    most: int,
-) -> tuple[bool, np.ndarray]:
-    """Choose values (n, J') whose suppression gives k-anonymity.
-
-    The first result is whether they are values of at most `most` records. If more records are
-    needed, the values are those of the `most` records whose combinations are rarest.
-    """
-    table = recoded.records
-    mask = suppress_rare(table, targets, weight[recoded.kept], stratum)
-    if mask.any(axis=1).sum() <= most:
-        return True, mask
-    alike = rows_of(table, stratum).alike(range(table.num_variables))
-    order = np.lexsort([alike, ~mask.any(axis=1)])
-    mask[order[most:]] = False
-    return False, mask
-
-
 def _next_towards(
-    recoded: Recoded,
-    targets: Sequence[Anonymity],
-    stratum: np.ndarray | None,
-    weight: np.ndarray,
-    ordered: np.ndarray,
+    recoded: Recoded, wanted: Targets, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
-    """The step with the least loss of information for each record that then meets k-anonymity.
+    """The step with the least loss of information for each unit that then meets k-anonymity.
 
-    None if no step makes more records meet it.
+    None if no step makes more units meet it.
     """
-
-    def number(recoded):
-        """Records that miss a target."""
-        nothing = np.zeros(recoded.records.codes.shape, bool)
-        found = [missed(recoded.records, one, nothing, stratum) for one in targets]
-        return np.any(found, axis=0).sum()
-
-    now = number(recoded)
-    found = ((now - number(step[-1]), *step) for step in recoded.steps(ordered))
+    now = wanted.number_missed(recoded)
+    found = ((now - wanted.number_missed(step[-1]), *step) for step in recoded.steps(ordered))
     return cheapest(recoded, weight, (one for one in found if one[0] > 0))
 
 
@@ -470,14 +465,13 @@ def _above(scan: ProtectedRisks, r1: np.ndarray, limits: Limits) -> float:
 def _file_risk(
     risks: ProtectedRisks, coarsening: Recoding, suppressed: np.ndarray, loss: float
 ) -> FileRisk:
-    """Risk of a file after a coarsening and suppressions (n, J')."""
+    """Risk of a file after a coarsening, and suppressions (n, J') of its units."""
     n = len(suppressed)
     sharing, mean, error = np.full(n, n), np.zeros(n), np.zeros(n)
     columns, rows, tau2 = [], [], np.zeros(risks.num_draws)
     for pattern, where in patterns(suppressed):
-        if pattern.all():
+        if (key := risks.without(coarsening, pattern)) is None:
             continue
-        key = coarsening.without(pattern)
         sharing[where] = risks.sharing(key)[where]
         alone = where[sharing[where] == 1]
         r1, _ = risks.of_rows(key, alone)
@@ -488,4 +482,4 @@ def _file_risk(
     none = np.zeros((risks.num_draws, 0))
     r1 = np.concatenate([none, *columns], axis=1)
     tau1 = risks.draw_tau1(r1, np.concatenate([np.zeros(0, int), *rows]))
-    return FileRisk(tau1, tau2, mean, error, sharing, loss, risks.superchain)
+    return FileRisk(tau1, tau2, mean, error, sharing, loss, risks.superchain, risks.unit)

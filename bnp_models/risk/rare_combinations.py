@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.coarser_households import group_households
 
 MOST_COMBINATIONS = 2**16
 """Largest number of sets of variables that are examined."""
@@ -44,14 +45,25 @@ class Rows(NamedTuple):
     """Levels of each variable."""
     stratum: np.ndarray | None = None
     """(D,) number of the stratum of each, within which records are counted; None: one for all."""
+    of_household: np.ndarray | None = None
+    """(D,) household of each record, if households are counted, of which strata then are too."""
+
+    @property
+    def number(self) -> int:
+        """Number of rows, or of households."""
+        return len(self.codes) if self.of_household is None else int(self.of_household.max()) + 1
 
     def alike(self, columns: Sequence[int]) -> np.ndarray:
         """Count, for each row (D,), the records that have its values of some variables.
 
-        A missing value is like another missing value, and like no other.
+        A missing value is like another missing value, and like no other. Where households are
+        counted, the result is for each of them: those whose persons have the same values.
         """
         codes = self.codes[:, list(columns)] + 1
         sizes = [self.num_levels[j] + 1 for j in columns]
+        if self.of_household is not None:
+            kind = group_cells(codes, sizes).record_cell if sizes else np.zeros(len(codes), int)
+            return group_households(kind, self.of_household, self.stratum).sharing
         if self.stratum is not None:
             codes = np.column_stack([codes, self.stratum])
             sizes.append(int(self.stratum.max()) + 1)
@@ -82,12 +94,14 @@ def minimal_rare(
     columns
         Numbers of some variables, ascending; smaller sets come first.
     where
-        Rows whose values of these variables are a minimal rare combination.
+        Rows, or households, whose values of these variables are a minimal rare combination.
     """
     among = range(rows.codes.shape[1]) if among is None else among
     missing = rows.codes < 0
+    if rows.of_household is not None:
+        missing = np.zeros((rows.number, rows.codes.shape[1]), bool)
     # For each set of one variable less: whether a row's combination is rare or contains a rare one.
-    smaller: dict[tuple[int, ...], np.ndarray] = {(): np.zeros(len(rows.codes), bool)}
+    smaller: dict[tuple[int, ...], np.ndarray] = {(): np.zeros(rows.number, bool)}
     for size in range(1, largest + 1):
         covered_by = {}
         for columns in itertools.combinations(among, size):

@@ -48,14 +48,20 @@ class Recoded:
     """Groups with names, of some variables."""
     unmerged: Collection[str] = ()
     """Variables whose levels are never merged in the search."""
+    needed: Collection[str] = ()
+    """Variables of which the search keeps at least one, in addition to one of all."""
 
     @classmethod
     def unchanged(
-        cls, table: Microdata, hierarchies: Hierarchies = (), unmerged: Collection[str] = ()
+        cls,
+        table: Microdata,
+        hierarchies: Hierarchies = (),
+        unmerged: Collection[str] = (),
+        needed: Collection[str] = (),
     ) -> "Recoded":
         """The sample itself."""
         groups = tuple(tuple((c,) for c in range(k)) for k in table.schema.num_levels)
-        return cls(table, groups, hierarchies, unmerged)
+        return cls(table, groups, hierarchies, unmerged, needed)
 
     @classmethod
     def by(cls, coarsening: Recoding, table: Microdata) -> "Recoded":
@@ -177,12 +183,14 @@ class Recoded:
         rarest level is merged with each other level. A level that no record has is merged together
         with a neighbour, or stays. Levels of `unmerged` variables are not merged.
         """
+        names = self.table.schema.variables
+        needed = [j for j in self.kept if names[j] in self.needed]
         for j in self.kept:
-            if len(self.kept) > 1:
+            if len(self.kept) > 1 and needed != [j]:
                 yield j, None, self.dropping(j)
             groups = self.groups[j] or ()
             seen = [group for group in groups if self.number(j, group)]
-            if len(seen) < 3 or self.table.schema.variables[j] in self.unmerged:
+            if len(seen) < 3 or names[j] in self.unmerged:
                 continue
             if j in self._layers:
                 if found := self._next_layer(j):

@@ -55,7 +55,7 @@ def suppress(
     limits
         Limits that the file must meet.
     importance
-        (J',) cost of a suppressed value of each variable.
+        (n, J') or (J',) cost of suppressing the value of each variable, of each record.
     most
         Largest number of records in which values may be suppressed. If the limits cannot be met
         with this number, the search ends early, and `met` is false.
@@ -67,7 +67,8 @@ def suppress(
     # Records that are not unique but lose values in any case (`start`) count towards `most` too.
     most -= int(np.delete(mask, rows, axis=0).any(axis=1).sum())
     r1 = _risks_of(risks, coarsening, rows, mask[rows])
-    search = _Search(risks, coarsening, rows, r1, importance, mask[rows])
+    costs = np.broadcast_to(importance, mask.shape)
+    search = _Search(risks, coarsening, rows, r1, costs[rows], mask[rows])
     met = search.meets(r1, limits)
     if not met and fewest_records(r1.mean(axis=0), limits) <= most:
         met = search.run(limits, most)
@@ -81,8 +82,7 @@ def _risks_of(
     """Risks r_1 (draws, m) of records, given which of their values (m, J') are suppressed."""
     r1 = np.zeros((risks.num_draws, len(rows)))
     for pattern, where in patterns(mask):
-        if not pattern.all():
-            key = coarsening.without(pattern)
+        if (key := risks.without(coarsening, pattern)) is not None:
             alone = where[risks.uniques(key, rows[where])]
             if alone.size:
                 r1[:, alone] = risks.of_rows(key, rows[alone])[0]
@@ -171,15 +171,14 @@ class _Search:
     def _compare(self, records: np.ndarray, j: int, pattern: np.ndarray) -> None:
         """Compare suppressing variable j, which gives this pattern (J',), with the best so far."""
         r1 = np.zeros((self.risks.num_draws, len(records)))
-        if not pattern.all():
-            key = self.coarsening.without(pattern)
+        if (key := self.risks.without(self.coarsening, pattern)) is not None:
             alone = self.risks.uniques(key, self.rows[records])
             if not self.risks.listable(key, self.rows[records[alone]]):
                 return
             if alone.any():
                 r1[:, alone] = self.risks.of_rows(key, self.rows[records[alone]])[0]
         fall = self.r1[:, records].mean(axis=0) - r1.mean(axis=0)
-        worth = fall / self.importance[j]
+        worth = fall / self.importance[records, j]
         better = worth > self.worth[records]
         chosen = records[better]
         self.worth[chosen], self.best[chosen] = worth[better], j
@@ -191,6 +190,7 @@ def suppress_rare(
     targets: Sequence[Anonymity],
     importance: np.ndarray,
     stratum: np.ndarray | None = None,
+    of_household: np.ndarray | None = None,
 ) -> np.ndarray:
     """Choose values to suppress (n, J), so that no combination of the others is rare.
 
@@ -200,20 +200,20 @@ def suppress_rare(
 
     Parameters
     ----------
-    table, targets, stratum
+    table, targets, stratum, of_household
         As for `bnp_models.risk.anonymity.missed`.
     importance
         (J,) cost of a suppressed value of each variable.
     """
-    rows = rows_of(table, stratum)
-    rare: list[list[tuple[int, ...]]] = [[] for _ in range(table.n)]
+    rows = rows_of(table, stratum, of_household)
+    rare: list[list[tuple[int, ...]]] = [[] for _ in range(rows.number)]
     for target in targets:
         columns = target.columns(table.schema)
         largest = len(columns) if target.size is None else min(target.size, len(columns))
         for chosen, where in minimal_rare(rows, target.k, largest, columns):
             for row in where:
                 rare[row].append(chosen)
-    suppressed = np.zeros(table.codes.shape, bool)
+    suppressed = np.zeros((rows.number, table.num_variables), bool)
     found: dict[tuple, list[int]] = {}
     for row, sets in enumerate(map(tuple, rare)):
         if sets:

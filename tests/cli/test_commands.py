@@ -11,6 +11,7 @@ from bnp_models.cli.main import main
 from bnp_models.cli.options import UsageError, flag, options_of, parse, read, values_of
 from bnp_models.cli.parser import make_parser
 from bnp_models.cli.parts import UNTIL_RHAT, Chains
+from bnp_models.cli.population import with_unit
 from bnp_models.cli.runs import further_chains
 from bnp_models.inference.run import AllDraws
 
@@ -82,7 +83,7 @@ def test_what_a_command_does_not_offer_has_a_value_of_its_own():
     risk, synthesize, evaluate = map(command_of, ("risk", "synthesize", "evaluate"))
     assert risk.data.takes_id and not synthesize.data.takes_id
     assert synthesize.output.keep_parameters and not risk.output.keep_parameters
-    protect = command_of("protect")
+    protect = with_unit(command_of("protect"))
     assert protect.fit.households.head is None and synthesize.fit.households.head == "auto"
     assert evaluate.data.allow_identifying and not risk.data.allow_identifying
 

@@ -66,7 +66,8 @@ def test_evaluation_json(done, folder):
         "variables", "levels", "cells", "missing", "seed", "version", "combining", "level",
         "proportions", "pmse", "worst_tables", "household_shares", "k_anonymity",
         "replicated_uniques", "closest_records", "disclosure", "pmse_trees", "impossible",
-        "synthetic_runs", "attack_risk", "attack_not_assessed", "warnings", "seconds",
+        "synthetic_runs", "attack_risk", "attack_gains", "attack_not_assessed", "warnings",
+        "seconds",
     ]  # fmt: skip
     assert found["command"].startswith("bnp-models evaluate ")
     assert (found["n"], found["population_size"], found["levels"]) == (500, 20_000, [3, 2, 2, 4])

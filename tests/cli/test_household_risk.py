@@ -89,6 +89,33 @@ def test_files(done, folder):
     assert "H1" in page and "The riskiest households" in page and "hierarchical" in page
 
 
+def test_coarser_keys(folder, tmp_path):
+    """Those that are asked for and each variable dropped, with their sample uniques by hand."""
+    out = tmp_path / "out"
+    assert main(command(folder, out, "--what-if", "merge:age=30+40;drop:tenure")) == 0
+    sample = pd.read_csv(folder / "sample.csv", dtype=str)
+    risk = json.loads((out / "risk.json").read_text())
+    found = {one["spec"]: one for one in risk["what_if"]}
+    asked = "merge:age=30+40;drop:tenure"
+    assert list(found) == [asked, "drop:tenure", "drop:relate", "drop:age"]
+    assert json.loads((out / "run.json").read_text())["coarsenings"] == list(found)
+    coarse = {name: sample.drop(columns=name.removeprefix("drop:")) for name in list(found)[1:]}
+    coarse[asked] = sample.replace({"age": {"30": "30/40", "40": "30/40"}}).drop(columns="tenure")
+    for text, frame in coarse.items():
+        keys = frame.groupby("hid").apply(
+            lambda x: tuple(sorted(map(tuple, x.drop(columns="hid", errors="ignore").to_numpy()))),
+            include_groups=False,
+        )  # fmt: skip
+        counts = keys.map(keys.value_counts())
+        one = found[text]
+        assert one["sample_uniques"] == (counts == 1).sum()
+        assert one["k_anonymity"][1]["records"] == (counts < 3).sum()
+        assert one["tau1"]["mean"] <= one["tau2"]["mean"] <= one["sample_uniques"]
+        assert one["variables"] == [x for x in frame.columns if x != "hid"]
+    page = (out / "report.html").read_text()
+    assert "With coarser keys" in page and "households in compositions of fewer than 3" in page
+
+
 def test_without_single_households(folder, tmp_path):
     out = tmp_path / "out"
     assert main(command(folder, out, "--no-records", "--max-tau1", "1")) == 0
@@ -129,7 +156,8 @@ def test_rules_and_codes(folder, tmp_path, options):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--what-if", "drop:age"], "--what-if: cannot be used for the risk of households"),
+        (["--what-if", "drop:no"], "--what-if: column 'no'"),
+        (["--what-if", "keep:tenure"], "keep at least one that describes persons"),
         (["--suda"], "--suda: cannot be used for the risk of households"),
         (["--misclassification", "x.csv"], "--misclassification: cannot be used for the risk of"),
         (["--population-size", "59"], "is not between the sample's 60 households"),

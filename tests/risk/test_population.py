@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from harness import Z_LIMIT
 from populations import simulate_tau1
@@ -268,3 +269,24 @@ def test_a_run_that_kept_arrays_of_some_draws(small):
     data = bnp.to_inference_data(run, risk)["posterior"]
     np.testing.assert_array_equal(data["alpha"], alpha)
     assert data["tau1"].shape == (2, 10)
+
+
+def test_cells_with_items_that_do_not_apply_have_a_total_of_one():
+    """In the model's coding such items are absent; all cells that can occur are evaluated."""
+    jobs = {"works": ["yes", "no", "yes"], "job": ["a", "none", "b"]}
+    answers = pd.DataFrame(
+        {name: 6 * labels for name, labels in jobs.items()} | {"home": 9 * ["x", "y"]}
+    )
+    pairs = [("no", "a"), ("no", "b"), ("yes", "none")]
+    impossible = pd.DataFrame(pairs, columns=["works", "job"])
+    run = bnp.sample(
+        bnp.HDPMixedMembership(not_applicable=True), answers, conditions=impossible,
+        key=jax.random.key(0), num_chains=1, num_warmup=4, num_samples=3,
+    )  # fmt: skip
+    cells = np.array(list(np.ndindex(*run.table.schema.num_levels)))
+    zeros = bnp.StructuralZeros.from_frame(impossible, run.table.schema)
+    cells = cells[~zeros.contains(cells)]
+    assert run.coding is not None and len(cells) == 6
+    blocks = cell_probabilities(run, run.parameters(), cells, "exact", jax.random.key(1))
+    log_p = np.concatenate([log_p for log_p, _, _ in blocks])
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-5)

@@ -103,6 +103,17 @@ def change_one(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
     return changed
 
 
+def possible_changes(
+    codes: np.ndarray, num_levels: Sequence[int], conditions: StructuralZeros | None
+) -> np.ndarray:
+    """Whether a record (A, J) is possible with each level of each variable in turn: (A, R)."""
+    possible = np.ones((len(codes), sum(num_levels)), bool)
+    if conditions is not None:
+        flat = change_one(codes, num_levels).reshape(-1, codes.shape[1])
+        possible = ~conditions.contains(flat).reshape(possible.shape)
+    return possible
+
+
 def over_draws(
     draws: Draws,
     evaluate: Callable[[Draws], jax.Array],
@@ -174,11 +185,8 @@ class RecordTargets(Targets[Microdata]):
         """Rows of level probabilities of some records, and whether each change is a candidate."""
         codes = self.table.codes[self.rows[which]]
         num_levels = self.table.schema.num_levels
-        changed = change_one(codes, num_levels)
-        valid = (changed != codes[:, None]).any(axis=2)
-        if self.conditions is not None:
-            flat = changed.reshape(-1, codes.shape[1])
-            valid &= ~self.conditions.contains(flat).reshape(valid.shape)
+        valid = possible_changes(codes, num_levels, self.conditions)
+        np.put_along_axis(valid, codes + first_rows(num_levels), False, axis=1)
         return (jnp.asarray(codes + first_rows(num_levels), jnp.int32),), valid
 
     def log_likelihood(

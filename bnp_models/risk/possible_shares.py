@@ -1,0 +1,183 @@
+"""Shares of possible households among those of a coarser composition, by simulation.
+
+Households are drawn from the nested model at one draw, given their coarser compositions: the head's
+values that are summed over, the arrangement and the class of the household together; then the
+classes of its members; then the levels that rules read, within their coarser levels.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bnp_models.data.coarser_households import Labels, is_coarser
+from bnp_models.risk.arrangements import (
+    Arrangements,
+    Arranger,
+    Choice,
+    Evaluated,
+    merged,
+)
+from bnp_models.risk.evaluator import Draws
+from bnp_models.rules.rules import CompiledRules
+
+SIMULATED = 128
+"""Number of households that are drawn for each coarser composition at each draw."""
+
+
+def possible_shares(
+    arranger: Arranger,
+    rules: CompiledRules,
+    draw: Draws,
+    labels: Labels,
+    arranged: Arrangements,
+    choices: Sequence[Choice],
+    evaluated: Sequence[Evaluated],
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Estimate the probability (m,) that a household of each coarser composition is possible.
+
+    Parameters
+    ----------
+    arranger, arranged, choices, evaluated
+        The arrangements of m households, and their probabilities at the draw.
+    rules
+        Predicate of level codes.
+    draw
+        Parameters of the draw.
+    labels
+        The coarser levels.
+    generator
+        Generator of the simulated households.
+    """
+    good = np.zeros(int(arranged.row.max()) + 1)
+    of_choice, arrangement, g = _draw_classes(arranged, choices, evaluated, generator)
+    for c, (choice, one) in enumerate(zip(choices, evaluated, strict=True)):
+        drawn = np.flatnonzero(of_choice == c)
+        if len(drawn):
+            e, of_class = arrangement[drawn], g[drawn]
+            households, number, members = _draw_levels(
+                arranger, draw, labels, arranged, choice, one, e, of_class, generator
+            )
+            possible = _are_possible(rules, households, number, members)
+            good += np.bincount(arranged.row[e], possible, len(good))
+    return good / SIMULATED
+
+
+def _draw_classes(
+    arranged: Arrangements,
+    choices: Sequence[Choice],
+    evaluated: Sequence[Evaluated],
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw the head's values, the arrangement and the class of `SIMULATED` households of each row.
+
+    The results are (m * SIMULATED,) choices, arrangements and classes.
+    """
+    choice = np.concatenate([np.full(len(one.arrangement), c) for c, one in enumerate(choices)])
+    arrangement = np.concatenate([one.arrangement for one in choices])
+    order = np.argsort(arranged.row[arrangement], kind="stable")
+    choice, arrangement = choice[order], arrangement[order]
+    log_p = np.concatenate([one.log_p for one in evaluated])[order]
+    first = np.flatnonzero(np.diff(arranged.row[arrangement], prepend=-1))
+    after = np.append(first[1:], len(order))
+    top = np.repeat(np.maximum.reduceat(log_p.max(axis=1), first), after - first)
+    total = np.append(0.0, np.cumsum(np.exp(log_p - top[:, None]).reshape(-1)))
+    begin, end = (x[:, None] * log_p.shape[1] for x in (first, after))
+    u = generator.random((len(first), SIMULATED))
+    wanted = total[begin] + u * (total[end] - total[begin])
+    index = np.searchsorted(total, wanted, side="right") - 1
+    place, g = np.divmod(np.minimum(index, end - 1).reshape(-1), log_p.shape[1])
+    return choice[place], arrangement[place], g
+
+
+def _draw_levels(
+    arranger: Arranger,
+    draw: Draws,
+    labels: Labels,
+    arranged: Arrangements,
+    choice: Choice,
+    one: Evaluated,
+    e: np.ndarray,
+    g: np.ndarray,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw levels that rules read for arrangements e (T,) of households of classes g (T,).
+
+    The results are codes (T, q) of the households, their numbers (T,) of members, and codes (M, p)
+    of these.
+    """
+    data, (of_household, of_member) = arranger.data, arranger.levels(labels)
+    households = arranged.household_codes[e]
+    for k, of in enumerate(of_household):
+        if k in choice.levels:
+            households[:, k] = choice.levels[k]
+        elif k in data.household.read and is_coarser(of):
+            table = draw["log_lambda"][data.household.rows(k)]
+            households[:, k] = draw_within(table, of, households[:, k], g, generator)
+    lane, index = arranged.members_of(e)
+    codes, levels = arranged.member_codes[index], arranged.level_codes[index]
+    _, num_nested_of, num_member_classes = one.own[0].shape
+    nested_of = g[lane] if num_nested_of > 1 else np.zeros(len(lane), int)
+    log_p = draw["log_omega"][g[lane]]
+    for v, table in enumerate(one.coarser):
+        log_p = log_p + table[codes[:, v], nested_of]
+    column = nested_of * num_member_classes + _draw_columns(log_p, generator)
+    for v, of in enumerate(of_member):
+        if v in data.member.read and is_coarser(of):
+            table = one.own[v].reshape(len(of), -1)
+            levels[:, v] = draw_within(table, of, levels[:, v], column, generator)
+    return households, arranged.num_members[e], levels
+
+
+def _are_possible(
+    rules: CompiledRules, households: np.ndarray, number: np.ndarray, members: np.ndarray
+) -> np.ndarray:
+    """Whether households (T, q) with these numbers (T,) of members (M, p) keep the rules."""
+    possible, start = np.zeros(len(households), bool), np.cumsum(number) - number
+    for size in np.unique(number):
+        which = np.flatnonzero(number == size)
+        places = start[which, None] + np.arange(size)
+        possible[which] = rules.on_numpy(households[which], members[places])
+    return possible
+
+
+def _draw_columns(log_p: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw a column (T,) for each row of log weights (T, S)."""
+    weight = np.cumsum(np.exp(log_p - log_p.max(axis=1, keepdims=True)), axis=1)
+    u = generator.random(len(log_p)) * weight[:, -1]
+    return np.minimum(np.sum(weight <= u[:, None], axis=1), log_p.shape[1] - 1)
+
+
+def draw_within(
+    log_p: np.ndarray,
+    labels: np.ndarray,
+    level: np.ndarray,
+    column: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Draw a level (T,) among those with the same label as the given one.
+
+    Parameters
+    ----------
+    log_p
+        (L, C) log probabilities of the levels.
+    labels
+        (L,) labels of the levels.
+    level, column
+        (T,) a level, and the column of `log_p` whose probabilities are used.
+    generator
+        Generator of the uniforms.
+    """
+    order = np.argsort(labels, kind="stable")
+    within = np.exp(log_p - merged(log_p[None], labels)[0])[order]
+    total = np.concatenate([np.zeros((1, within.shape[1])), np.cumsum(within, axis=0)])
+    low, high = (np.searchsorted(labels[order], labels[level], side) for side in ("left", "right"))
+    u = generator.random(len(level))
+    wanted = total[low, column] + u * (total[high, column] - total[low, column])
+    # The last place whose cumulative sum is at most the wanted one, by bisection in all lanes.
+    high = high - 1
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        below = total[middle, column] <= wanted
+        low, high = np.where(below, middle, low), np.where(below, high, middle - 1)
+    return order[low]
