@@ -273,11 +273,11 @@ def test_a_run_that_kept_arrays_of_some_draws(small):
 
 def test_cells_with_items_that_do_not_apply_have_a_total_of_one():
     """In the model's coding such items are absent; all cells that can occur are evaluated."""
-    jobs = {"works": ["yes", "no", "yes"], "job": ["a", "none", "b"]}
+    jobs = {"works": ["yes", "no", "yes"], "job": ["own", "none", "paid"]}
     answers = pd.DataFrame(
         {name: 6 * labels for name, labels in jobs.items()} | {"home": 9 * ["x", "y"]}
     )
-    pairs = [("no", "a"), ("no", "b"), ("yes", "none")]
+    pairs = [("no", "own"), ("no", "paid"), ("yes", "none")]
     impossible = pd.DataFrame(pairs, columns=["works", "job"])
     run = bnp.sample(
         bnp.HDPMixedMembership(not_applicable=True), answers, conditions=impossible,
