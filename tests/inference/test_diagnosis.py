@@ -146,3 +146,12 @@ def test_columns_and_labels_that_are_not_what_they_seem(small):
     identifying, missing = run_warnings(run)
     assert identifying.startswith("column 'pid' may identify: it has 150 values, and 100%")
     assert missing.startswith("missing values? 'sex' has 'NA' (9 records) among its levels")
+
+
+def test_figures_are_shown_by_quantity(small):
+    """Under a header that names them."""
+    diagnosis = bnp.diagnose(small.run)
+    said = repr(diagnosis).splitlines()
+    header = next(i for i, line in enumerate(said) if "rhat" in line)
+    assert said[header].split()[0] == "quantity"
+    assert said[header + 1].split()[0] == next(iter(diagnosis.figures))

@@ -555,3 +555,12 @@ def test_settings_out_of_range_leave_an_earlier_checkpoint(small, tmp_path):
     with pytest.raises(ValueError, match="chunk_sweeps"):
         run(small.table, num_samples=4, checkpoint=tmp_path, chunk_sweeps=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
+
+
+def test_parameters_are_taken_evenly(small):
+    """As many of them as are asked for, or fewer."""
+    kept = small.run.settings.num_chains * small.run.settings.num_arrays
+    for most, thin in ((kept, 1), (kept // 2, 2), (kept // 2 - 1, 3), (2 * kept, 1)):
+        few, every = small.run.spaced_parameters(most), small.run.parameters(thin)
+        assert few["alpha"].shape == every["alpha"].shape
+        np.testing.assert_array_equal(few["alpha"], every["alpha"])
