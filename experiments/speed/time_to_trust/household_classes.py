@@ -5,8 +5,8 @@
 
 POPULATIONS is the folder with simulated_households.csv.gz. The first command runs four chains of
 the default model on 2,500 households, writes the mean of each 50 sweeps to household_classes.csv,
-and keeps the last states in household_classes.pickle. The second goes on from the states of two
-chains, whose household classes and member classes it exchanges, and prints log-likelihoods.
+and keeps the last states in build/household_classes.pickle. The second goes on from the states of
+two chains, whose household classes and member classes it exchanges, and prints log-likelihoods.
 """
 
 import argparse
@@ -32,7 +32,8 @@ from bnp_models.kernels.nested.members import (
 )
 from bnp_models.models.nested.sweep import update_classes
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+STATES = HERE.parents[2] / "build" / "household_classes.pickle"
 # Before the folder of this script, which has another module of the name.
 sys.path.insert(0, str(HERE.parents[1] / "synthesis/member_classes"))
 from run import load  # noqa: E402
@@ -80,7 +81,8 @@ def chains(data, minutes):
             rows.append({"chain": chain, "sweeps": BLOCK * len(draws)} | means)
         pd.DataFrame(rows).to_csv(HERE / "household_classes.csv", index=False)
         kept = jax.tree.map(np.asarray, states)
-        (HERE / "household_classes.pickle").write_bytes(pickle.dumps(kept))
+        STATES.parent.mkdir(exist_ok=True)
+        STATES.write_bytes(pickle.dumps(kept))
     joined = {name: np.concatenate([x[name] for x in draws], axis=1) for name in draws[0]}
     for share in (8, 4, 2, 1):
         end = BLOCK * len(draws) // share
@@ -117,7 +119,7 @@ def combined(key, of_households, of_members, data):
 
 def exchange(data, first, second):
     """Go on from all four combinations of the classes of two chains, and print their means."""
-    kept = jax.tree.map(jnp.asarray, pickle.loads((HERE / "household_classes.pickle").read_bytes()))
+    kept = jax.tree.map(jnp.asarray, pickle.loads(STATES.read_bytes()))
     of_chain = {c: jax.tree.map(lambda x, c=c: x[c], kept) for c in (first, second)}
     pairs = [(g, m) for g in (first, second) for m in (first, second)]
     key = jax.random.key(3)
