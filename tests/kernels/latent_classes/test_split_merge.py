@@ -19,7 +19,7 @@ from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.state import count_levels
 
-pytestmark = pytest.mark.long
+LONG = pytest.mark.long
 
 NUM_LEVELS = (2, 3, 2)
 CONDITIONS = [[1, 2, -1], [0, 0, -1]]
@@ -141,11 +141,14 @@ class Alone:
         return two_sample_z(self.run(key_chains, 150, **wrong)[2], truth)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["mixture", "by class"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=LONG)], ids=["mixture", "by class"]
+)
 def alone(request):
     return Alone(request.param)
 
 
+@LONG
 @pytest.mark.parametrize("accelerator", [False, True])
 def test_joint_distribution_of_cells_with_counts(key, accelerator):
     """Five of eight records are counted by cell: a cell's are divided by one binomial variate."""
@@ -154,6 +157,7 @@ def test_joint_distribution_of_cells_with_counts(key, accelerator):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@LONG
 def test_joint_distribution_of_cells_rejects(key, monkeypatch):
     """Drawn with other probabilities than those that the acceptance counts with."""
     right = members.binomial
@@ -169,6 +173,7 @@ def test_joint_distribution(alone, key):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@LONG
 @pytest.mark.parametrize("wrong", [{"half": True}, {"power": 0.0}], ids=["a factor", "ones"])
 def test_joint_distribution_rejects(alone, key, wrong):
     """A factor missing from the ratio, or ones for the shapes of the levels' prior."""
@@ -176,6 +181,7 @@ def test_joint_distribution_rejects(alone, key, wrong):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@LONG
 def test_a_move_touches_two_classes(alone, key):
     old, new, _ = alone.run(key, 1)
     one, two = ((z[:, :, None] == np.arange(NUM_CLASSES)).sum(axis=1) for z, _, _ in (old, new))
@@ -195,6 +201,7 @@ def test_a_move_touches_two_classes(alone, key):
     np.testing.assert_array_equal(one[:, -1] > 0, two[:, -1] > 0)
 
 
+@LONG
 def test_second_calls_compile_nothing(alone, key):
     alone.run(key, 1)
     alone.run(key, 2)

@@ -22,8 +22,9 @@ def few_at_once(monkeypatch):
     fit_few_records(monkeypatch)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("concentration", ["shared", "record"])
+@pytest.mark.parametrize(
+    "concentration", ["shared", pytest.param("record", marks=pytest.mark.long)]
+)
 def test_impossible_records_are_negative_binomial(concentration):
     """n (1 - P) / P of them on average, with n (1 - P) / P^2 for a variance."""
     model = HDPMixedMembership(concentration=concentration, a=2.0, b0=3.0, level_prior="uniform")
