@@ -21,10 +21,11 @@ from sklearn.ensemble import RandomForestClassifier
 import bnp_models as bnp
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.protected_risks import patterns
-from bnp_models.risk.protection import _next_towards, _suppress_rare
+from bnp_models.risk.protection import _next_towards
 from bnp_models.risk.rare_combinations import Rows
 from bnp_models.risk.recoding import Recoded, ordered_variables
 from bnp_models.risk.released import release
+from bnp_models.risk.units import Targets, Units
 from bnp_models.risk.verdict import Limits, Verdict
 
 HERE = Path(__file__).parent
@@ -107,13 +108,14 @@ def uniques(sample, people, mask):
 def anonymous(table, k, share):
     """The recoding and the suppressed values by which `bnp.protect` makes a file k-anonymous."""
     recoded, weight = Recoded.unchanged(table), np.ones(table.num_variables)
-    in_order, targets = ordered_variables(table.schema), [Anonymity(k)]
+    in_order = ordered_variables(table.schema)
+    wanted = Targets([Anonymity(k)], None, Units.of(table))
     while True:
-        few, mask = _suppress_rare(recoded, targets, None, weight, int(share * table.n))
-        step = None if few else _next_towards(recoded, targets, None, weight, in_order)
+        few, mask = wanted.suppress(recoded, weight, int(share * table.n))
+        step = None if few else _next_towards(recoded, wanted, weight, in_order)
         if step is None:
             return recoded, mask
-        recoded, _ = step
+        recoded = step[0]
 
 
 def measure(case, folder):
