@@ -34,7 +34,7 @@ from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED
-from bnp_models.risk.arrangements import Arrangements, Arranger
+from bnp_models.risk.arrangements import LEAST, Arrangements, Arranger
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
@@ -154,7 +154,7 @@ class CoarserCompositions:
                     arranger, self._rules, draw, labels, arranged, choices,
                     [one.at(d) for one in evaluated], self._generator,
                 )  # fmt: skip
-                found[index] += np.log(np.maximum(share, 1e-300))
+                found[index] += np.log(np.maximum(share, LEAST))
         return found + log_orders - self._log_possible
 
     def _figures(self, arranged: Arrangements) -> int:

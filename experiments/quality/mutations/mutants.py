@@ -14,16 +14,18 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from compileall import compile_dir
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from coverage import CoverageData
-from run import ROOT, copy_tree, run_tests
+from run import LONGEST, ROOT, copy_tree, run_tests
 
 HERE = Path(__file__).resolve().parent
 VERDICTS = HERE / "verdicts.json"
@@ -295,6 +297,8 @@ def run(options) -> None:
         copies = SimpleQueue()
         for i in range(options.jobs):
             copies.put((i, copy_tree(Path(folder) / str(i))))
+        # Only what is changed is compiled again when tests begin.
+        compile_dir(folder, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         with ThreadPoolExecutor(options.jobs) as pool:
             begun = {pool.submit(judge, m, covering, copies, options.long): m for m in todo}
             for done in as_completed(begun):
@@ -321,7 +325,9 @@ def judge(mutant: Mutant, covering: Covering, copies: SimpleQueue, long: bool) -
     try:
         file.write_bytes(planted(mutant, source))
         if tests:
-            failures, _, _ = run_tests(folder, tests, prefix, long, stop=True)
+            # A change may make a loop endless.
+            longest = LONGEST if long else 180 + 4 * sum(covering.seconds[x] for x in tests)
+            failures, _, _ = run_tests(folder, tests, prefix, long, stop=True, longest=longest)
             if failures:
                 test, how, _ = failures[0]
                 if how == "no test was collected":

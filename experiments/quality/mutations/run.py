@@ -105,7 +105,9 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
-def run_tests(folder: Path, tests: list[str], prefix: str, long: bool, stop: bool):
+def run_tests(
+    folder: Path, tests: list[str], prefix: str, long: bool, stop: bool, longest: float = LONGEST
+):
     """Failures of tests as (test, what it says, whether it is an assertion), how many, seconds."""
     report = folder / "report.xml"
     report.unlink(missing_ok=True)
@@ -122,10 +124,10 @@ def run_tests(folder: Path, tests: list[str], prefix: str, long: bool, stop: boo
     }  # fmt: skip
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=longest
         )
     except subprocess.TimeoutExpired:
-        return [("", f"no end within {LONGEST} seconds", False)], 0, float(LONGEST)
+        return [("", f"no end within {longest:.0f} seconds", False)], 0, longest
     if not report.exists():
         return [("", (done.stdout + done.stderr)[-160:], False)], 0, 0.0
     root = ElementTree.parse(report).getroot()
