@@ -137,7 +137,7 @@ CELL_FAULT = "classes of cells by the root of their weights"
 def counted():
     model = TNPLCM(components=2, split_merge_every=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nplcm, "LISTED_RECORDS", 2)
+        patch.setattr("bnp_models.models.latent_classes.state.LISTED_RECORDS", 2)
         exact = Exact(model, ONE_CONDITION, REPEATED, (CELL_FAULT,), counted=True)
     assert exact.data.weight.sum() == 3 and exact.data.cell_counts.sum() == 8
     assert exact.data.num_records == 11
