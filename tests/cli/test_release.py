@@ -169,6 +169,9 @@ def test_protect(csv, tmp_path, capsys, caplog, monkeypatch):
     assert changes["suppressed_records"] <= 3
     first = changes["recodings"][0]
     assert (first["variable"], first["to"]) == ("age", "65+")
+    merged = sum(one["to"] is not None for one in changes["recodings"])
+    dropped = sum(name not in made for name in ("age", "sex", "race"))
+    assert f"{merged} merge" in printed and f" of levels, {dropped} variable" in printed
     for name in before.columns.difference(["person"]):
         if name not in made:
             assert any(x["variable"] == name and x["to"] is None for x in changes["recodings"])
