@@ -83,6 +83,52 @@ def test_a_wrong_beta_is_seen(key):
         assert fit(counts_of_states(key, planted)) < P_LIMIT
 
 
+# Ten times the same cells, so that the parameters are not those of the prior.
+COUNTS = np.tile([3, 1, 4], 10)
+MANY = dirichlet_multinomial.CountsData(*(jnp.asarray(np.tile(x, 10)) for x in (SEEN, PHAT)))
+
+
+def log_counts(alpha):
+    """log P(F | alpha), up to a constant, for a column of values."""
+    size = alpha * COUNTS.size
+    each = gammaln(alpha + COUNTS) - gammaln(alpha)
+    return gammaln(size) - gammaln(size + COUNTS.sum()) + each.sum(axis=1, keepdims=True)
+
+
+def log_sample(a):
+    """log P(f | F, a), up to a constant, for a column of values."""
+    f, phat = np.asarray(MANY.f), np.asarray(MANY.phat)
+    first, second = a * phat, a * (1 - phat)
+    each = betaln(first + f, second + COUNTS - f) - betaln(first, second)
+    return each.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_parameters_given_counts_against_quadrature(name, key):
+    """Means of the logarithm and of its square, over independent chains of one conditional."""
+    centre, sd = PRIORS[name]
+    x = np.linspace(centre - 6 * sd, centre + 6 * sd, 4001)[:, None]
+    log_p = (log_counts if name == "alpha" else log_sample)(np.exp(x)) - (
+        (x - centre) / sd
+    ) ** 2 / 2
+    p = np.exp(log_p - log_p.max())
+    exact = (p * np.hstack([x, x**2])).sum(axis=0) / p.sum()
+
+    def update(key, value):
+        if name == "alpha":
+            return dirichlet_multinomial.update_alpha(key, value, COUNTS)
+        return dirichlet_multinomial.update_concentration(key, value, COUNTS, MANY)
+
+    def one(key):
+        start = jnp.exp(jnp.asarray(centre, float))
+        return jax.lax.fori_loop(0, 100, lambda t, x: update(jax.random.fold_in(key, t), x), start)
+
+    with double_precision():
+        ends = np.log(jax.jit(jax.vmap(one))(jax.random.split(key, 2_000)))
+    z = z_scores(np.column_stack([ends, ends**2]), exact)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
 @partial(jax.jit, static_argnames=("num_chains", "num_sweeps", "cells", "total"))
 def joint_chains(key, wrong, num_chains=200, num_sweeps=250, cells=4, total=12):
     """Means over chains that alternate sampling of f given F with a sweep (Geweke 2004).
