@@ -26,7 +26,8 @@ LONG_CHAINS = (
     "test_ordered_exact.py", "test_attack_exact.py", "test_modes.py", "test_calibration.py",
 )  # fmt: skip
 FLAGS = "--xla_backend_optimization_level=1"
-FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false"
+# The second: a program is not compiled in parts, since each process has one core.
+FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 
 def with_flags() -> str:
@@ -53,12 +54,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 os.makedirs(os.environ["JAX_COMPILATION_CACHE_DIR"], exist_ok=True)
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
 jax.config.update("jax_disable_most_optimizations", True)
 
 

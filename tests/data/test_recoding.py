@@ -240,6 +240,7 @@ def test_two_recodings_are_one():
     new = Recoding.of(table.schema, {"age": first})
     last = Merged.together("age", new.schema.levels[0], [[1], [0, 3], [2], [4]])
     then = Recoding.of(new.schema, {"age": last})
+    assert [first.then(last).find(label) for label in "123456"] == [1, 1, 0, 2, 1, 3]
     both = new.then(then)
     np.testing.assert_array_equal(both.coarser(table).codes, then.coarser(new.coarser(table)).codes)
     assert both.schema == then.schema

@@ -51,6 +51,7 @@ def test_a_run_is_kept_until_its_successor_is_complete(run, tmp_path, monkeypatc
     """Of three files that are written, the draws, the state or the manifest fails."""
     path = tmp_path / "chains"
     run.save(path)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
     write, calls = Checkpoint._write, []
 
     def failing(store, name, content):
@@ -63,6 +64,7 @@ def test_a_run_is_kept_until_its_successor_is_complete(run, tmp_path, monkeypatc
     monkeypatch.setattr(Checkpoint, "_write", failing)
     with pytest.raises(OSError, match="no space left"):
         longer.save(path)
+    assert {name: (path / name).read_bytes() for name in before} == before
     assert_same(bnp.load_run(path).draws, run.draws)
     monkeypatch.setattr(Checkpoint, "_write", write)
     longer.save(path)

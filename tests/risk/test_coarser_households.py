@@ -222,6 +222,21 @@ def test_a_composition_is_evaluated_once():
     assert (first >= finest).all() and (first > finest + 0.1).any()
 
 
+def test_coarsenings_with_the_same_number_of_levels_are_not_the_same():
+    """What one evaluator finds for several coarsenings, a new one finds for each."""
+    run = exact_of("relative").run
+    schema, rows = run.table.schema.table, np.arange(run.table.n)
+
+    def new():
+        return HouseholdEvaluator(run, 100, 100, jax.random.key(0))
+
+    evaluator = new()
+    for text in ("merge:age=0+1", "merge:age=1+2", "merge:age=0+2"):
+        coarsening = parse_coarsening(text, schema)
+        found, _ = evaluator.coarser(coarsening, rows)
+        np.testing.assert_array_equal(found, new().coarser(coarsening, rows)[0])
+
+
 def test_taus_are_those_of_simulated_populations():
     """tau_1 and tau_2 on coarser keys, against populations of 30 households from one parameter."""
     exact, size = Exact("tables, a head", num_draws=1, draws=400), 30
