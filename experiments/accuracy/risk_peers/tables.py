@@ -17,8 +17,6 @@ from results import markdown  # noqa: E402
 
 ALPHA = 0.05
 OURS = "HDP, corrected"
-# Of the methods that were not run on all samples for want of time.
-FEWEST = "Poisson-lognormal"
 FIGURES = {
     "error1": "relative error of tau_1, mean",
     "absolute1": "absolute relative error of tau_1, mean",
@@ -75,10 +73,6 @@ def main():
     figures = common[list(FIGURES)].mean().loc[methods]
     figures.insert(0, "samples", common.size())
     known = f"## The {figures['samples'].max()} samples that the HDP has\n"
-    of_fewest = peers.loc[peers["method"] == FEWEST, columns]
-    shared = rows.merge(of_fewest).groupby("method")
-    few = shared[list(FIGURES)].mean().loc[methods]
-    few.insert(0, "samples", shared.size())
     by = rows.groupby("method")
     overall = by[list(FIGURES)].mean().loc[methods]
     overall.insert(0, "samples", by.size())
@@ -87,7 +81,6 @@ def main():
     overall["seconds, median"] = by["seconds"].median()
     titles = [f"- {name}: {title}" for name, title in FIGURES.items()]
     parts = [known, *titles, "", markdown(figures), "\n## All samples\n", markdown(overall)]
-    parts += [f"\n## The {len(of_fewest)} samples that {FEWEST} has\n", markdown(few)]
     for name, title in FIGURES.items():
         table = rows.pivot_table(index=["population", "n"], columns="method", values=name)
         order = list(dict.fromkeys(zip(peers["population"], peers["n"], strict=True)))
