@@ -59,7 +59,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 os.makedirs(os.environ["JAX_COMPILATION_CACHE_DIR"], exist_ok=True)
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+least_seconds = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 jax.config.update("jax_disable_most_optimizations", True)
 
 

@@ -150,12 +150,10 @@ def test_weights_give_the_size_of_the_population(model, source, tmp_path, capsys
     found = json.loads((out / "risk.json").read_text())
     assert found["population_size"] == SIZE
     assert json.loads((out / "run.json").read_text())["population_size"] == SIZE
-    if model == "nplcm":
-        given += ["--population-size", str(SIZE), "--force"]
-        assert main(["risk", *given, "--out", str(out)]) == 0
-        assert "not given" not in capsys.readouterr().err
-        again = json.loads((out / "risk.json").read_text())
-        assert again["tau1"] == found["tau1"] and again["tau2"] == found["tau2"]
+    assert main(["risk", *given, "--population-size", str(SIZE), "--out", str(out), "--force"]) == 0
+    assert "not given" not in capsys.readouterr().err
+    again = json.loads((out / "risk.json").read_text())
+    assert again["tau1"] == found["tau1"] and again["tau2"] == found["tau2"]
 
 
 @pytest.mark.parametrize("command", ["risk", "protect"])

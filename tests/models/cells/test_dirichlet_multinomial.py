@@ -103,21 +103,24 @@ def log_sample(a):
     return each.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("name", PRIORS)
+CONDITIONALS = {
+    "alpha": (log_counts, lambda key, x: dirichlet_multinomial.update_alpha(key, x, COUNTS)),
+    "concentration": (
+        log_sample,
+        lambda key, x: dirichlet_multinomial.update_concentration(key, x, COUNTS, MANY),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONALS)
 def test_parameters_given_counts_against_quadrature(name, key):
     """Means of the logarithm and of its square, over independent chains of one conditional."""
-    centre, sd = PRIORS[name]
-    x = np.linspace(centre - 6 * sd, centre + 6 * sd, 4001)[:, None]
-    log_p = (log_counts if name == "alpha" else log_sample)(np.exp(x)) - (
-        (x - centre) / sd
-    ) ** 2 / 2
+    (log_likelihood, update), (centre, sd) = CONDITIONALS[name], PRIORS[name]
+    z = np.linspace(-6, 6, 4001)[:, None]
+    x = centre + sd * z
+    log_p = log_likelihood(np.exp(x)) - z**2 / 2
     p = np.exp(log_p - log_p.max())
     exact = (p * np.hstack([x, x**2])).sum(axis=0) / p.sum()
-
-    def update(key, value):
-        if name == "alpha":
-            return dirichlet_multinomial.update_alpha(key, value, COUNTS)
-        return dirichlet_multinomial.update_concentration(key, value, COUNTS, MANY)
 
     def one(key):
         start = jnp.exp(jnp.asarray(centre, float))
