@@ -60,9 +60,7 @@ def maximise(state: NestedState, data: NestedData, rounds: int = ROUNDS) -> Nest
         tables = merged_tables(jnp.exp(log_phi)[:, None], data.member.num_levels, data.plan)
         of_member_class, _ = member_class_weights(tables, rows)
         of_class = jnp.maximum(of_member_class @ omega.T, jnp.finfo(omega.dtype).tiny)
-        log_weight = log_pi + sum_by_household(
-            jnp.log(of_class), data.blocks_of_part, data.parts
-        )
+        log_weight = log_pi + sum_by_household(jnp.log(of_class), data.blocks_of_part, data.parts)
         log_weight += jnp.sum(log_lambda[data.household_rows], axis=0)
         households = jax.nn.softmax(log_weight, axis=1) * data.household_weight[:, None]
         repeat = jax.vmap(repeat_by_member, (1, None, None), 1)
@@ -72,7 +70,7 @@ def maximise(state: NestedState, data: NestedData, rounds: int = ROUNDS) -> Nest
         nested = omega * (ratio.T @ of_member_class)
         return (
             jnp.log(jnp.sum(households, axis=0) / jnp.sum(households)),
-            _log_shares(nested.T, np.zeros(nested.shape[1], int)).T,
+            _log_shares(nested.T, jnp.zeros(nested.shape[1], jnp.int32)).T,
             _log_levels(data.household_rows, households, data.household.num_levels),
             _log_levels(of_level, members, data.member.num_levels),
         )
@@ -89,11 +87,11 @@ def _log_levels(
 ) -> Float[Array, "R K"]:
     """Log level probabilities of classes, given the share of each class in each unit."""
     number = sum(num_levels)
-    counts = sum(sum_by_group(share, row, number) for row in rows)
-    return _log_shares(counts, variable_of_rows(num_levels))
+    counts = jnp.sum(jnp.stack([sum_by_group(share, row, number) for row in rows]), axis=0)
+    return _log_shares(counts, jnp.asarray(variable_of_rows(num_levels)))
 
 
-def _log_shares(counts: Float[Array, "R K"], group: np.ndarray) -> Float[Array, "R K"]:
+def _log_shares(counts: Float[Array, "R K"], group: Int[Array, " R"]) -> Float[Array, "R K"]:
     """Log shares of rows in their groups by class, each class with one unit more like all units."""
     of_all = jnp.sum(counts, axis=1, keepdims=True)
     counts = counts + of_all / group_totals(of_all, group)
