@@ -76,7 +76,7 @@ class Prior(NamedTuple):
 OF_RECORDS = Prior((1.06, 0.87), (0.53, 0.21))
 """Prior for records, from nine populations (experiments/accuracy/layer_prior)."""
 
-OF_COMPOSITIONS = Prior((-0.03, 0.5), (0.4, 0.2))
+OF_COMPOSITIONS = Prior((-0.03, 0.5), (0.42, 0.2))
 """Prior for compositions of households, from three populations
 (experiments/accuracy/household_risk)."""
 
