@@ -2,15 +2,16 @@
 
     python experiments/accuracy/household_risk/laws.py FOLDER --kept CHAINS
 
-FOLDER has simulated_households.csv.gz. The households of Southeast Michigan and of the Bay Area, one
-of each source record, are two more populations. For samples of each, the default model is fitted,
-and the pair of shape and exponent is found that best explains the counts of the *population* in the
-cells of the sample, as in experiments/accuracy/layer_prior for persons. Keeps the probabilities of
-the cells in CHAINS; writes laws.csv, and laws.md with the errors of tau_1 and tau_2 by priors that
-are fitted without the population in question.
+FOLDER has simulated_households.csv.gz. The households of Southeast Michigan and of the Bay Area,
+one of each source record, are two more populations. For samples of each, the default model is
+fitted, and the pair of shape and exponent is found that best explains the counts of the
+*population* in the cells of the sample, as in experiments/accuracy/layer_prior for persons. Keeps
+the probabilities of the cells in CHAINS; writes laws.csv, and laws.md with the errors of tau_1 and
+tau_2 by the prior of records, and by priors that are fitted without the population in question.
 """
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from bnp_models.data.compositions import composition_rows, compositions_of
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.risk.households import Laws, _units, simulated_unseen
+from bnp_models.risk.overdispersion import OF_RECORDS, OverdispersionPosterior
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent / "known_truth"), str(HERE.parent / "layer_prior")]
-from fit import GRID, LOG10_SHAPE, LAYER_DRAWS, draw_taus, of_population, t_law  # noqa: E402
+from fit import GRID, LAYER_DRAWS, LOG10_SHAPE, draw_taus, of_population, t_law  # noqa: E402
 from results import markdown  # noqa: E402
 from run import CHAINS, KEYS, draw, population  # noqa: E402
 
@@ -101,6 +103,83 @@ def counts_in(everybody, sample, found):
     return in_cell
 
 
+def pair_of(sample):
+    """Number of the pair of the grid that best explains the population's counts, and its gain.
+
+    The gain is the difference of the log-likelihood from that of the model without correction.
+    """
+    counts = sample["f"], sample["F"], int(sample["size"])
+    log_likelihood = np.mean([of_population(b, *counts) for b in sample["b"]], axis=0)
+    best = int(np.argmax(log_likelihood[:-1]))
+    return best, log_likelihood[best] - log_likelihood[-1]
+
+
+def errors(sample, log_likelihood, log_prior, power):
+    """Truth, mean and 95% interval of tau_1 and of tau_2."""
+    rng, draws = np.random.default_rng(0), []
+    one = {"n": int(sample["n"]), "size": int(sample["size"]), "f": sample["f"]}
+    for b, log_l in zip(sample["b"], log_likelihood, strict=True):
+        weight = log_prior + power * log_l
+        p = np.exp(weight - weight.max())
+        draws.append(draw_taus(rng, b, one, rng.choice(len(p), LAYER_DRAWS, p=p / p.sum())))
+    alone = sample["F"][sample["f"] == 1]
+    truths = ((alone == 1).sum(), (1 / alone).sum())
+    return [
+        (truth, values.mean(), *np.quantile(values, [0.025, 0.975]))
+        for truth, values in zip(truths, np.hstack(draws), strict=True)
+    ]
+
+
+def compare(laws, samples):
+    """Errors and coverage by prior and power of the likelihood."""
+    rows = []
+    for path, sample in samples.items():
+        layer = OverdispersionPosterior(sample["f"], sample["unseen"])
+        log_likelihood = layer.log_likelihood(sample["b"])
+        others = laws[laws.population != path.stem.rsplit("_", 2)[0]]
+        pairs = others.groupby(["population", "keys"])[["log10_shape", "exponent"]].mean()
+        priors = {"of records": OF_RECORDS.log_probabilities()}
+        priors |= {f"of compositions, scale {x}": t_law(pairs.to_numpy(), x) for x in (1.1, 1.5, 2)}
+        for (prior, log_prior), power in itertools.product(priors.items(), (0.5, 1)):
+            for name, (true, mean, low, high) in zip(
+                ("tau1", "tau2"), errors(sample, log_likelihood, log_prior, power), strict=True
+            ):
+                rows.append({
+                    "prior": prior, "power": power, "tau": name, "error": mean / true - 1,
+                    "absolute error": abs(mean / true - 1), "width": (high - low) / true,
+                    "held": low <= true <= high,
+                })  # fmt: skip
+    rows = pd.DataFrame(rows).groupby(["tau", "prior", "power"], sort=False)
+    return rows.mean().round(3).reset_index().sort_values("tau", kind="stable")
+
+
+def write(folder):
+    """laws.csv and laws.md, from the samples that were kept."""
+    samples = {path: dict(np.load(path)) for path in sorted(folder.glob("*.npz"))}
+    rows = []
+    for path, sample in samples.items():
+        population_name, number, seed = path.stem.rsplit("_", 2)
+        best, gain = pair_of(sample)
+        alone = sample["F"][sample["f"] == 1]
+        rows.append({
+            "population": population_name, "keys": int(number), "seed": int(seed),
+            "n": int(sample["n"]), "N": int(sample["size"]), "uniques": len(alone),
+            "tau1": int((alone == 1).sum()), "log10_shape": round(LOG10_SHAPE[best], 2),
+            "exponent": GRID[1][best], "gain": round(gain, 1),
+        })  # fmt: skip
+    laws = pd.DataFrame(rows)
+    laws.to_csv(HERE / "laws.csv", index=False)
+    pairs = laws.groupby(["population", "keys"])[["log10_shape", "exponent"]].mean()
+    parts = [
+        markdown(laws, index=False),
+        f"Mean and standard deviation over sets of keys: log10 of the shape "
+        f"{pairs.log10_shape.mean():.2f}, {pairs.log10_shape.std():.2f}; exponent "
+        f"{pairs.exponent.mean():.2f}, {pairs.exponent.std():.2f}.",
+        markdown(compare(laws, samples), index=False),
+    ]
+    (HERE / "laws.md").write_text("\n\n".join(parts) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -115,6 +194,7 @@ def main():
                 if not path.exists():
                     np.savez(path, **fitted(persons_of(name, args.folder), n, seed, keys))
                     print(path.name, flush=True)
+    write(args.kept)
 
 
 if __name__ == "__main__":
