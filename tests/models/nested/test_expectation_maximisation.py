@@ -20,11 +20,15 @@ MEMBER_LEVELS = (2, 3)
 @pytest.fixture(scope="module")
 def table():
     generator = np.random.default_rng(2)
-    return tiny_households([
-        (generator.choice(["own", "rent"]),
-         [(generator.choice(["head", "other"]), generator.choice(list("012"))) for _ in range(size)])
+
+    def member():
+        return generator.choice(["head", "other"]), generator.choice(list("012"))
+
+    households = [
+        (generator.choice(["own", "rent"]), [member() for _ in range(size)])
         for size in np.repeat([1, 2, 3], [4, 6, 5])
-    ], ages=3)  # fmt: skip
+    ]
+    return tiny_households(households, ages=3)
 
 
 def one_round(arrays, table):
