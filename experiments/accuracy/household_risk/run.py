@@ -28,7 +28,7 @@ KEYS = {
     "region, size; sex, age, activity": (["region", "size"], ["gender", "age", "ecoStat"]),
     "size; sex, age": (["size"], ["gender", "age"]),
 }
-CHAINS = {"num_chains": 2, "num_warmup": 200, "num_samples": 240}
+CHAINS = {"num_chains": 2, "num_warmup": 500, "num_samples": 1000}
 
 
 def read(folder: Path) -> pd.DataFrame:
