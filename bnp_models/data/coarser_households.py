@@ -126,8 +126,19 @@ class Members(NamedTuple):
         """(n,) first person of each household."""
         return np.cumsum(self.sizes) - self.sizes
 
-    def grouped(self, labels: Labels) -> Grouped:
-        """Group the households by their coarser compositions."""
-        coarse = np.stack([of[self.codes[:, j]] for j, of in enumerate(labels)], axis=1)
+    def persons(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Persons of some households (m,): the place of each one's household, and the person."""
+        return ranges(self.start[rows], self.sizes[rows])
+
+    def grouped(self, labels: Labels, rows: np.ndarray | None = None) -> Grouped:
+        """Group the households, or some of them (m,), by their coarser compositions."""
+        home, person = self.persons(np.arange(len(self.sizes)) if rows is None else rows)
+        coarse = np.stack([of[self.codes[person, j]] for j, of in enumerate(labels)], axis=1)
         kind = group_cells(coarse, [int(of.max()) + 1 for of in labels]).record_cell
-        return group_households(kind, np.repeat(np.arange(len(self.sizes)), self.sizes))
+        return group_households(kind, home)
+
+
+def ranges(start: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`size` numbers from each start on; the results are the start's index, and the number."""
+    of = np.repeat(np.arange(len(size)), size)
+    return of, start[of] + np.arange(len(of)) - (np.cumsum(size) - size)[of]

@@ -112,19 +112,19 @@ def _draw_levels(
         if k in choice.levels:
             households[:, k] = choice.levels[k]
         elif k in data.household.read and is_coarser(of):
-            table = draw["log_lambda"][data.household.rows(k)]
+            table = draw["log_lambda"][arranger.household_rows[k]].astype(float)
             households[:, k] = draw_within(table, of, households[:, k], g, generator)
     lane, index = arranged.members_of(e)
     codes, levels = arranged.member_codes[index], arranged.level_codes[index]
-    _, num_nested_of, num_member_classes = one.own[0].shape
+    _, num_nested_of, num_member_classes = one.levels[0].shape
     nested_of = g[lane] if num_nested_of > 1 else np.zeros(len(lane), int)
     log_p = draw["log_omega"][g[lane]]
-    for v, table in enumerate(one.coarser):
-        log_p = log_p + table[codes[:, v], nested_of]
+    for v, (table, of) in enumerate(zip(one.levels, of_member, strict=True)):
+        log_p = log_p + coarser_levels(table, of)[codes[:, v], nested_of]
     column = nested_of * num_member_classes + _draw_columns(log_p, generator)
     for v, of in enumerate(of_member):
         if v in data.member.read and is_coarser(of):
-            table = one.own[v].reshape(len(of), -1)
+            table = one.levels[v].reshape(len(of), -1)
             levels[:, v] = draw_within(table, of, levels[:, v], column, generator)
     return households, arranged.num_members[e], levels
 
@@ -148,6 +148,11 @@ def _draw_columns(log_p: np.ndarray, generator: np.random.Generator) -> np.ndarr
     return np.minimum(np.sum(weight <= u[:, None], axis=1), log_p.shape[1] - 1)
 
 
+def coarser_levels(log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log probabilities (L, ...) of the coarser level of each level, of which (L,) are labels."""
+    return merged(log_p[None], labels, np.arange(len(labels)))[0]
+
+
 def draw_within(
     log_p: np.ndarray,
     labels: np.ndarray,
@@ -169,7 +174,7 @@ def draw_within(
         Generator of the uniforms.
     """
     order = np.argsort(labels, kind="stable")
-    within = np.exp(log_p - merged(log_p[None], labels)[0])[order]
+    within = np.exp(log_p - coarser_levels(log_p, labels))[order]
     total = np.concatenate([np.zeros((1, within.shape[1])), np.cumsum(within, axis=0)])
     low, high = (np.searchsorted(labels[order], labels[level], side) for side in ("left", "right"))
     u = generator.random(len(level))

@@ -41,9 +41,9 @@ class ProtectedHouseholds(ProtectedRisks):
         one = Merged.together(name, labels[j], [range(len(labels[j]))])
         return Recoding.of(coarsening.original, {**others, name: one})
 
-    def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """(n,) number of households with the composition of each on a key, itself included."""
-        return self._households.sharing(coarsening)
+    def sharing(self, coarsening: Recoding, among: np.ndarray | None = None) -> np.ndarray:
+        """Number of households, or of some (m,), with each one's composition on a key."""
+        return self._households.sharing(coarsening, among)
 
     def listable(self, coarsening: Recoding, rows: np.ndarray) -> bool:
         """Whether there are few enough values of heads to sum over."""

@@ -143,9 +143,10 @@ class ProtectedRisks:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""
         return self.sharing(coarsening)[rows] == 1
 
-    def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """(n,) number of records with the values that each record has on a key, itself included."""
-        codes = coarsening.coarser_codes(self.table.codes)
+    def sharing(self, coarsening: Recoding, among: np.ndarray | None = None) -> np.ndarray:
+        """Number of records, or of some (m,), with the values of each on a key, itself included."""
+        codes = self.table.codes if among is None else self.table.codes[among]
+        codes = coarsening.coarser_codes(codes)
         cells = group_cells(codes, coarsening.schema.num_levels)
         return cells.counts[cells.record_cell]
 

@@ -164,15 +164,15 @@ def _levels_for_codes(patch):
 def _finer_orders(patch):
     right = Members.grouped
 
-    def grouped(self, labels):
+    def grouped(self, labels, rows=None):
         finest = [np.arange(len(of)) for of in labels]
-        return right(self, labels)._replace(log_orders=right(self, finest).log_orders)
+        return right(self, labels, rows)._replace(log_orders=right(self, finest, rows).log_orders)
 
     patch.setattr(Members, "grouped", grouped)
 
 
 def _not_merged(patch):
-    patch.setattr(arrangements, "merged", lambda log_p, labels: log_p)
+    patch.setattr(arrangements, "merged", lambda log_p, labels, levels: log_p[:, levels].astype(float))
 
 
 PLANTED = {
