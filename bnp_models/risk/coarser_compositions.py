@@ -38,7 +38,7 @@ from bnp_models.risk.arrangements import LEAST, Arrangements, Arranger
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
 from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
-from bnp_models.risk.possible_shares import possible_shares
+from bnp_models.risk.possible_shares import all_possible, possible_shares
 from bnp_models.rules.rules import CompiledRules
 
 MAX_HEADS = 2**10
@@ -141,7 +141,10 @@ class CoarserCompositions:
         for j in read:
             if is_coarser(labels[j]):
                 found |= (np.bincount(labels[j]) > 1)[labels[j]][members.codes[:, j]]
-        return np.logical_or.reduceat(found, members.start)[rows]
+        may = np.logical_or.reduceat(found, members.start)[rows]
+        arranged = arranger.arranged(labels, rows[may])
+        may[may] = ~all_possible(arranger, self._rules, labels, arranged)
+        return may
 
     def _evaluated(self, labels: Labels, rows: np.ndarray, estimated: bool) -> np.ndarray:
         """Log probabilities (D, m), with the share of possible households if it is estimated."""
@@ -162,12 +165,13 @@ class CoarserCompositions:
                 of[:, choice.arrangement] = logsumexp(one.log_p, axis=2)
             summed = np.logaddexp.reduce(log_p, axis=0)
             found[indices] = np.logaddexp.reduceat(summed, first, axis=1)
-            for index in np.intersect1d(indices, self._at_shares if estimated else []):
-                d = index - indices[0]
-                draw = {name: value[d] for name, value in draws.items()}
-                shares[index] = possible_shares(
-                    arranger, self._rules, draw, labels, arranged, choices,
-                    [one.at(d) for one in evaluated], self._generator,
+            if estimated and (at := np.intersect1d(indices, self._at_shares)).size:
+                places = at - indices[0]
+                shares[at] = possible_shares(
+                    arranger, self._rules,
+                    [{name: value[d] for name, value in draws.items()} for d in places],
+                    labels, arranged, choices,
+                    [[one.at(d) for one in evaluated] for d in places], self._generator,
                 )  # fmt: skip
         if len(self._at_shares) < len(shares):
             shares = shares[self._at_shares].mean(axis=0)

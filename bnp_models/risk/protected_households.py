@@ -24,9 +24,9 @@ class ProtectedHouseholds(ProtectedRisks):
 
     unit = "household"
 
-    def _set_up(self, run, population_size: int, num_draws: int, key: jax.Array) -> None:
+    def _set_up(self, run, population_size, num_draws, key, num_shares) -> None:
         check_households(run.model, run.table, population_size)
-        self._households = HouseholdEvaluator(run, population_size, num_draws, key)
+        self._households = HouseholdEvaluator(run, population_size, num_draws, key, num_shares)
         self._evaluator = self._households
         self.table = self._households.run.table.persons
 

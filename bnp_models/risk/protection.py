@@ -52,6 +52,9 @@ from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
 
+SCAN_SHARES = 4
+"""Draws at which shares of possible households are estimated when recodings are compared."""
+
 _PROTECT = 0x50524F54
 
 
@@ -359,10 +362,8 @@ def protect(
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
     made = partial(_risks_of(run), run, population_size, overdispersion=ties == "on")
-    scan, risks = (
-        made(num_draws=number, key=of)
-        for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
-    )
+    scan = made(num_draws=SCAN_DRAWS, key=key_scan, num_shares=SCAN_SHARES)
+    risks = made(num_draws=NUM_DRAWS, key=key_result)
     unchanged = Recoded.unchanged(table, hierarchies_of(run.model), no_merge, units.needed)
     recoded, recodings = asked_steps(recode, unchanged, weight)
     in_order = ordered_variables(table.schema, ordered)
