@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import gammaln
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.compositions import log_num_orders
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
@@ -102,9 +102,8 @@ def group_households(
     rows[home, np.arange(len(home)) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = kind
     rows[:, -1] = 0 if stratum is None else stratum
     _, of_household, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-    pairs, alike = np.unique(np.stack([home, kind], axis=1), axis=0, return_counts=True)
-    same = np.bincount(pairs[:, 0], gammaln(alike + 1), len(sizes))
-    return Grouped(of_household.reshape(-1), counts, gammaln(sizes + 1) - same)
+    log_orders = log_num_orders(home, kind, len(sizes))
+    return Grouped(of_household.reshape(-1), counts, log_orders)
 
 
 class Members(NamedTuple):

@@ -52,7 +52,7 @@ from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
 
-SCAN_SHARES = 4
+SCAN_SHARES = 2
 """Draws at which shares of possible households are estimated when recodings are compared."""
 
 _PROTECT = 0x50524F54
@@ -221,7 +221,7 @@ class Protection:
         """
         return release(
             self.table, self.recoded, self.suppressed_values, self.frame(), frame, carry,
-            link or {},
+            link or {}, self.of_household,
         )  # fmt: skip
 
     def apply(
