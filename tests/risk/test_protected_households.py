@@ -166,14 +166,14 @@ def test_recodings_are_those_of_a_plain_search(case):
 @pytest.mark.parametrize("limits", [Limits(0.0), Limits(None, 0.1)])
 @pytest.mark.parametrize("case", ["a head", "no rules"])
 def test_what_is_known_of_recodings_is_that_of_a_new_search(case, limits):
-    """Step after step, on households with ages of twelve levels."""
+    """Step after step, on households with ages of forty levels."""
     rng = np.random.default_rng(0)
-    ages = [rng.choice(12, rng.integers(1, 4)).astype(str) for _ in range(40)]
+    ages = [rng.choice(40, rng.integers(1, 4)).astype(str) for _ in range(40)]
     sample = [
         (str(rng.choice(["own", "rent"])), [("head", own[0]), *(("other", x) for x in own[1:])])
         for own in ages
     ]
-    exact = Exact(case, num_draws=2, sample=sample, ages=12)
+    exact = Exact(case, num_draws=2, sample=sample, ages=40)
     table = exact.plain
     units, ones = Units.of(table), np.ones(table.persons.num_variables)
     risks = ProtectedHouseholds(
