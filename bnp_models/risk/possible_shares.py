@@ -65,8 +65,8 @@ def possible_shares(
                 )
                 made.append((d * num_rows + arranged.row[e], *levels))
     # All are judged together, because a rule takes as long for a few households as for many.
-    place, *levels = (np.concatenate(part) for part in zip(*made, strict=True))
-    good = np.bincount(place, _are_possible(rules, *levels), len(draws) * num_rows)
+    place, *of_all = (np.concatenate(part) for part in zip(*made, strict=True))
+    good = np.bincount(place, _are_possible(rules, *of_all), len(draws) * num_rows)
     return good.reshape(len(draws), num_rows) / SIMULATED
 
 
@@ -89,7 +89,9 @@ def all_possible(
     data, of_variables = arranger.data, arranger.levels(labels)
     within = [
         [of if k in read else np.arange(len(of)) for k, of in enumerate(variables)]
-        for variables, read in zip(of_variables, (data.household.read, data.member.read), strict=True)
+        for variables, read in zip(
+            of_variables, (data.household.read, data.member.read), strict=True
+        )
     ]
     for size in np.unique(number):
         rows = np.flatnonzero(number == size)

@@ -6,7 +6,6 @@ is that of the coarser composition without this variable. How many persons it ha
 original values are a possible completion, so that the rules that households keep still hold.
 """
 
-import jax
 import numpy as np
 
 from bnp_models.data.recoding import Merged, Recoding

@@ -5,6 +5,7 @@ off the risk is therefore computed from these units, and is known still in the n
 recoding has changed one of them since.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class RecodingSearch:
         self._scan, self._units, self._limits = scan, units, limits
         self._weight, self._ordered = weight, ordered
         self._last: Recoded | None = None
-        self._gains: dict[tuple[int, tuple[tuple[int, ...], ...] | None], _Gain] = {}
+        self._gains: dict[tuple[int, Groups | None], _Gain] = {}
 
     def next(self, recoded: Recoded) -> tuple[Recoded, list[Step]] | None:
         """Step with the least loss of information for its reduction of risk; None if none is left.
@@ -64,9 +65,7 @@ class RecodingSearch:
         self._forget_changed(recoded)
         now = self._risk_now(recoded)
         least = _LEAST_GAIN * now.sum()
-        found = (
-            (self._gain(now, *step), *step) for step in recoded.steps(self._ordered)
-        )
+        found = ((self._gain(now, *step), *step) for step in recoded.steps(self._ordered))
         return cheapest(recoded, self._weight, (one for one in found if one[0] > least))
 
     def _forget_changed(self, recoded: Recoded) -> None:
@@ -75,13 +74,13 @@ class RecodingSearch:
             changed = np.zeros(self._units.number, bool)
             for j, (old, new) in enumerate(zip(self._last.groups, recoded.groups, strict=True)):
                 if old != new:
-                    changed |= self._changed_units(j, None if new is None else {*new} - {*old})
+                    changed |= self._changed_units(j, new and set(new) - set(old or ()))
             self._gains = {
                 key: one for key, one in self._gains.items() if not (one.units & changed).any()
             }
         self._last = recoded
 
-    def _changed_units(self, j, groups) -> np.ndarray:
+    def _changed_units(self, j: int, groups: Iterable[Sequence[int]] | None) -> np.ndarray:
         """(n,) bool: units whose levels of variable j are merged to some groups, or dropped."""
         if groups is None:
             return np.ones(self._units.number, bool)
@@ -105,7 +104,7 @@ class RecodingSearch:
         self, now: np.ndarray, j: int, merges: list[Groups] | None, candidate: Recoded
     ) -> float:
         """What a step takes off the risk (n,) of the units."""
-        groups = None
+        groups: Groups | None = None
         if merges is not None:
             groups = tuple(tuple(sorted(c for part in one for c in part)) for one in merges)
         if (j, groups) not in self._gains:

@@ -379,7 +379,7 @@ def _linked(values: pd.Series, table: Microdata, recoded: Recoded, j: int) -> pd
 
 
 class _Uniques:
-    """Number of records, or of households, that are unique by the key variables and more columns."""
+    """Number of records, or households, that are unique by the key variables and more columns."""
 
     def __init__(
         self,

@@ -191,14 +191,16 @@ def test_a_run_that_is_repeated(folder, tmp_path):
     assert "income" in pd.read_csv(one / "protected.csv")
 
 
-@pytest.mark.parametrize("relative", [[], ["--relative", "age"]])
-def test_new_chains_on_the_protected_households(folder, tmp_path, relative):
+@pytest.mark.parametrize(
+    ("recode", "relative"), [("merge:age=0+5", []), ("drop:age", ["--relative", "age"])]
+)
+def test_new_chains_on_the_protected_households(folder, tmp_path, recode, relative):
     out = tmp_path / "out"
-    limits = ["--max-tau1", "3", "--suppress", "0.1", "--recode", "merge:age=0+5"]
+    limits = ["--max-tau1", "1.5", "--suppress", "0.1", "--recode", recode]
     assert main(command(folder, out, *limits, "--refit", *relative)) == 0
     changes = json.loads((out / "changes.json").read_text())
     after, again = changes["after"], changes["refitted"]
-    assert changes["suppressions"] and changes["recodings"]
+    assert changes["recodings"][0]["variable"] == "age"
     assert again["sample_uniques"] == after["sample_uniques"] > 0
     assert again["loss"] == after["loss"] and again["tau1"] != after["tau1"]
     assert abs(again["tau1"]["mean"] - after["tau1"]["mean"]) < 2

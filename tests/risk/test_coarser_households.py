@@ -144,9 +144,7 @@ def test_shares_at_a_few_draws_are_those_of_all(monkeypatch):
     """The share at the middle draw holds for both."""
     monkeypatch.setattr(possible_shares, "SIMULATED", 4000)
     coarse = Coarse("tables, a head", "drop:age")
-    law = dataclasses.replace(
-        bnp.inference.unsampled_law(coarse.exact.run), table=coarse.table
-    )
+    law = dataclasses.replace(bnp.inference.unsampled_law(coarse.exact.run), table=coarse.table)
     few = CoarserCompositions(
         Laws(law), 100, jax.random.key(0), numpy_generator(jax.random.key(1)), num_shares=1
     )
@@ -214,7 +212,9 @@ def _finer_orders(patch):
 
 
 def _not_merged(patch):
-    patch.setattr(arrangements, "merged", lambda log_p, labels, levels: log_p[:, levels].astype(float))
+    patch.setattr(
+        arrangements, "merged", lambda log_p, labels, levels: log_p[:, levels].astype(float)
+    )
 
 
 PLANTED = {

@@ -210,9 +210,25 @@ def test_what_is_released_is_judged_by_households():
         n += keys.count(keys[i]) == 1
     assert released.unit == "household" and released.sample_uniques == n
     assert released.uniques_of_keys == (found.after.sharing == 1).sum() <= n < len(everything)
-    assert f"{n} households are unique" in dataclasses.replace(
-        released, related=("more",), uniques_of_keys=n - 1
-    ).judge(found.judge()).why
+    assert (
+        f"{n} households are unique"
+        in dataclasses.replace(released, related=("more",), uniques_of_keys=n - 1)
+        .judge(found.judge())
+        .why
+    )
+
+
+def test_units_that_have_a_level():
+    units, table = Units.of(exact_of("a head").plain), exact_of("a head").plain
+    for j, (size, codes) in enumerate(
+        zip(table.persons.schema.num_levels, table.persons.codes.T, strict=True)
+    ):
+        for code in range(size):
+            expected = [(codes[table.of_household == i] == code).any() for i in range(table.n)]
+            np.testing.assert_array_equal(units.with_levels(j, [code]), expected)
+        assert units.with_levels(j, range(size)).all() and not units.with_levels(j, []).any()
+    records = Units.of(table.persons)
+    np.testing.assert_array_equal(records.with_levels(2, [1]), table.persons.codes[:, 2] == 1)
 
 
 def test_a_variable_costs_as_much_as_persons_lose_it():
