@@ -7,7 +7,9 @@ value, arrangements are evaluated for each value that the head may have: a *choi
 """
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -195,7 +197,8 @@ class Arranger:
                 log_p += of_levels[pair.household][:, level][:, None]
                 levels[v] = own[v][:, pair.coded[level]]
             by_variable = zip(levels, of_member, choice.codes.T, strict=True)
-            log_member = _log_members([merged(*one) for one in by_variable], log_omega)
+            log_levels = reduce(operator.add, (merged(*one) for one in by_variable))
+            log_member = _log_members(log_levels, log_omega)
             yield Evaluated(log_p + _sum_of_members(choice.counts, log_member), levels)
 
 
@@ -231,12 +234,8 @@ def merged(log_p: np.ndarray, labels: np.ndarray, levels: np.ndarray) -> np.ndar
     return np.log(np.maximum(sums, LEAST))[:, place]
 
 
-def _log_members(tables: Sequence[np.ndarray], log_omega: np.ndarray) -> np.ndarray:
-    """Log probability (D, U, F) of members by class of households.
-
-    `tables` has the log probabilities (D, U, G, S) of their levels of each variable.
-    """
-    log_p = sum(tables[1:], tables[0])
+def _log_members(log_p: np.ndarray, log_omega: np.ndarray) -> np.ndarray:
+    """Log probability (D, U, F) of members, of whose levels (D, U, G, S) is that by class."""
     if log_p.shape[2] < log_omega.shape[1]:
         top = log_p.max(axis=3)
         total = np.exp(log_p[:, :, 0] - top) @ np.exp(log_omega).transpose(0, 2, 1)
