@@ -192,7 +192,11 @@ def test_a_run_that_is_repeated(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("recode", "relative"), [("merge:age=0+5", []), ("drop:age", ["--relative", "age"])]
+    ("recode", "relative"),
+    [
+        ("merge:age=0+5", []),
+        pytest.param("drop:age", ["--relative", "age"], marks=pytest.mark.long),
+    ],
 )
 def test_new_chains_on_the_protected_households(folder, tmp_path, recode, relative):
     out = tmp_path / "out"
