@@ -44,6 +44,9 @@ from bnp_models.rules.rules import CompiledRules
 MAX_HEADS = 2**10
 """Largest number of combinations of the head's values that are summed over."""
 
+MOST_KEPT = 2**26
+"""Number of probabilities of evaluated compositions above which all are forgotten: a gigabyte."""
+
 
 def num_heads(coarsening: Recoding, model: Model, schema: HouseholdSchema) -> int:
     """Number of combinations of the head's values that are summed over for a coarsening."""
@@ -254,6 +257,8 @@ class HouseholdEvaluator:
         """
         labels = labels_of(coarsening)
         keys = self._keys(labels, rows)
+        if len(self._known) * math.prod(shape_of_draws(self.draws)) > MOST_KEPT:
+            self._known.clear()
         new = [i for i, key in enumerate(keys) if key not in self._known]
         if new:
             log_b = log_q = self._sample.log_probabilities(labels, rows[new])

@@ -360,6 +360,20 @@ def test_log_orders_are_those_of_permutations():
         np.testing.assert_allclose(log_orders, expected, atol=1e-12)
 
 
+def test_few_evaluated_compositions_are_kept(monkeypatch):
+    """Figures are the same, and what is kept has a limit."""
+    run = exact_of("no rules").run
+    rows = np.arange(run.table.n)
+    kept, forgotten = (HouseholdEvaluator(run, 100, 5, jax.random.key(0)) for _ in range(2))
+    texts = ("drop:age", "merge:age=0+1", "drop:role")
+    coarsenings = [coarsening_of(text, run.table) for text in texts]
+    expected = [kept.coarser(one, rows) for one in coarsenings]
+    monkeypatch.setattr(coarser_compositions, "MOST_KEPT", 0)
+    found = [forgotten.coarser(one, rows) for one in coarsenings]
+    np.testing.assert_array_equal(found, expected)
+    assert len(forgotten._known) < len(kept._known)
+
+
 def test_the_correction_for_overdispersion_is_that_of_the_sample():
     run = exact_of("a head").run
     evaluator = HouseholdEvaluator(run, 100, 100, jax.random.key(0))
