@@ -99,6 +99,8 @@ CASES = [
                            ("printed",), 5)),
     ("families", 50_000, Fit(partial(bnp.NDPMPM, 40, 15, **PRINTED), True, Chains(200, 100),
                              ("truncated",), 5)),
+    ("adults", 10_000, Fit(partial(bnp.NDPMPM, 100), False, Chains(500, 500),
+                           ("default, 100 classes",), 10)),
     ("families", 10_000, Fit(bnp.NDPMPM, True, Chains(500, 500), ("truncated, default",), 10)),
 ]  # fmt: skip
 
