@@ -274,9 +274,8 @@ def test_every_candidate_for_a_person_refitted(head):
 @pytest.mark.parametrize("head", [False, True], ids=["among members", "at household level"])
 def test_persons_of_selected_households_are_found_in_their_places(head):
     """Their rows are those of the file from which the households were selected."""
-    table = tiny_households(HOUSEHOLDS, ("role", "head") if head else None).select(
-        np.array([4, 2, 1])
-    )
+    whole = tiny_households(HOUSEHOLDS, ("role", "head") if head else None)
+    table = whole.select(np.array([4, 2, 1]))
     persons = np.arange(table.num_persons)
     attacked = household_targets.HouseholdTargets(bnp.NDPMPM(3, 2), table, None, "person", persons)
     start = np.concatenate([[0], np.cumsum(table.sizes - table.schema.num_heads)])
