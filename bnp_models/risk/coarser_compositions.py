@@ -37,7 +37,7 @@ from bnp_models.models.nested.state import NESTED
 from bnp_models.risk.arrangements import LEAST, Arrangements, Arranger
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
-from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
+from bnp_models.risk.overdispersion import OF_COMPOSITIONS, Overdispersion, OverdispersionPosterior
 from bnp_models.risk.possible_shares import possible_shares
 from bnp_models.rules.rules import CompiledRules
 
@@ -244,7 +244,9 @@ class HouseholdEvaluator:
         grouped = self._sample.arranger.members.grouped(labels_of(finest))
         _, first = np.unique(grouped.of_household, return_index=True)
         unseen = [of_households for of_households, *_ in simulated_unseen(self._laws, key_unseen)]
-        posterior = OverdispersionPosterior(grouped.counts, np.concatenate(unseen))
+        posterior = OverdispersionPosterior(
+            grouped.counts, np.concatenate(unseen), prior=OF_COMPOSITIONS
+        )
         b, generator = np.exp(self.coarser(finest, first)[0]), numpy_generator(key_draw)
         blocks = [indices for indices, _ in blocks_of_draws(len(b), len(first))]
         drawn = [posterior.draw(generator, b[indices])[0] for indices in blocks]

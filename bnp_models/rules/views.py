@@ -12,8 +12,8 @@ import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes
 from bnp_models.data.households import Households
-from bnp_models.data.label_numbers import read_numbers
-from bnp_models.data.messages import quoted
+from bnp_models.data.label_numbers import OwnLevel, read_numbers
+from bnp_models.data.messages import as_option, quoted
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -296,6 +296,14 @@ def label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...
     return table
 
 
+def _number_after_all(variable: str, label: Label) -> str:
+    """What to say of a number that was taken for a code."""
+    if not isinstance(label, OwnLevel):
+        return ""
+    option = as_option([f"{variable}={label}"])
+    return f"; it was taken for a code; if it is a number, say --number {option}"
+
+
 @lru_cache(maxsize=256)
 def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the (L,) least and largest number that each label of a variable stands for.
@@ -310,7 +318,7 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
         if interval is None:
             raise MicrodataError(
                 f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
-                "such as 7, '5-9', '85+' or 'under 5'",
+                f"such as 7, '5-9', '85+' or 'under 5'{_number_after_all(variable, label)}",
                 column=variable,
             )
         low, high = interval
