@@ -88,7 +88,7 @@ def main() -> None:
             for seed in range(number)
         ]
         for case in results.missing(cases):
-            for row in measure(data, n, case["seed"], fitted):
+            for row in list(measure(data, n, case["seed"], fitted)):
                 results.append(row)
             print(row, flush=True)
             (HERE / "coverage.md").write_text(text_of(pd.read_csv(path)))

@@ -340,7 +340,7 @@ def main() -> None:
         by_case[data, n, fitted.methods[-1], last] = data, n, fitted
     cases = [dict(zip(("data", "n", "method", "quantity"), k, strict=True)) for k in by_case]
     for case in results.missing(cases):
-        for row in measure(*by_case[tuple(case.values())]):
+        for row in list(measure(*by_case[tuple(case.values())])):
             results.append(row)
         print({k: v for k, v in row.items() if k != "quantity"}, flush=True)
         jax.clear_caches()
