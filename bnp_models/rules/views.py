@@ -123,6 +123,7 @@ class HouseholdView(View):
         self.schema, self.xp, self._columns = schema, xp, columns
         self._household = xp.asarray(household_codes)
         self._members = xp.asarray(member_codes)
+        self._persons: dict[str, Any] = {}
         self.size = self._members.shape[-2] + schema.num_heads
 
     def code(self, variable: str):
@@ -157,6 +158,12 @@ class HouseholdView(View):
     def person_codes(self, variable: str):
         """Return the (..., h) codes of a variable of persons, the head's first if it is not a
         member."""
+        if variable not in self._persons:
+            self._persons[variable] = self._person_codes(variable)
+        return self._persons[variable]
+
+    def _person_codes(self, variable: str):
+        """Return what `person_codes` keeps."""
         schema, xp = self.schema, self.xp
         if variable not in schema.personal:
             raise unknown_variable(variable, schema.personal, "person variable")

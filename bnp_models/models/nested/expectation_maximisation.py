@@ -59,7 +59,10 @@ def maximise(state: NestedState, data: NestedData, rounds: int = ROUNDS) -> Nest
         omega = jnp.exp(log_omega)
         tables = merged_tables(jnp.exp(log_phi)[:, None], data.member.num_levels, data.plan)
         of_member_class, _ = member_class_weights(tables, rows)
-        of_class = jnp.maximum(of_member_class @ omega.T, jnp.finfo(omega.dtype).tiny)
+        # Quotients of the scaled weights would be too small for single precision.
+        tiny = jnp.finfo(omega.dtype).tiny
+        of_member_class /= jnp.maximum(jnp.max(of_member_class, axis=1, keepdims=True), tiny)
+        of_class = jnp.maximum(of_member_class @ omega.T, tiny)
         log_weight = log_pi + sum_by_household(jnp.log(of_class), data.blocks_of_part, data.parts)
         log_weight += jnp.sum(log_lambda[data.household_rows], axis=0)
         households = jax.nn.softmax(log_weight, axis=1) * data.household_weight[:, None]

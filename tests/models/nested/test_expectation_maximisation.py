@@ -73,7 +73,15 @@ def test_rounds_are_those_in_loops(table, parts, monkeypatch):
     """Three rounds, also of households in four padded parts."""
     monkeypatch.setattr(prepare, "by_platform", lambda *_: parts)
     data = MODEL.prepare(table)
-    state = draw_prior(MODEL, jax.random.key(1), data)
+    generator = np.random.default_rng(4)
+    drawn = {
+        "log_pi": generator.dirichlet([2, 2, 2]),
+        "log_omega": generator.dirichlet([2, 2], 3),
+        "log_lambda": np.hstack([generator.dirichlet([2] * n, 3) for n in (2, 3)]).T,
+        "log_phi": np.hstack([generator.dirichlet([2] * n, 2) for n in MEMBER_LEVELS]).T[:, None],
+    }
+    logs = {name: jnp.log(jnp.asarray(x)) for name, x in drawn.items()}
+    state = dataclasses.replace(draw_prior(MODEL, jax.random.key(1), data), **logs)
     pi, omega, level, member = (
         np.exp(np.asarray(x, float))
         for x in (state.log_pi, state.log_omega, state.log_lambda, state.log_phi[:, 0])
