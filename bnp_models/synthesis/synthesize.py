@@ -21,6 +21,7 @@ from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, typed_key
+from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.calibration import balanced_sample, calibrate, shuffled_records
 from bnp_models.synthesis.given import check_given, sets_given, values_by_variable
 from bnp_models.synthesis.households import (
@@ -30,6 +31,8 @@ from bnp_models.synthesis.households import (
     synthesize_households,
 )
 from bnp_models.synthesis.partial import check_keep, complete_sample, draw_others
+from bnp_models.synthesis.rejection import with_conditions
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Largest number of records that are simulated at once, and of elements of arrays (boxes, records).
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
@@ -55,6 +58,7 @@ def synthesize(
     method: str = "predictive",
     keep: Sequence[str] = (),
     given: Mapping[str, Label | Sequence[Label]] | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> list[ContingencyTable]: ...
 
 
@@ -68,6 +72,7 @@ def synthesize(
     method: str = "predictive",
     keep: Sequence[str] = (),
     given: Mapping[str, Label | Sequence[Label]] | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> list[pd.DataFrame]: ...
 
 
@@ -80,6 +85,7 @@ def synthesize(
     method: str = "predictive",
     keep: Sequence[str] = (),
     given: Mapping[str, Label | Sequence[Label]] | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
     """Draw synthetic data sets. They are completely synthetic, unless columns are kept.
 
@@ -114,6 +120,13 @@ def synthesize(
         has one. All other values are drawn from their exact distribution given these, also under
         structural zeros. Latent class models draw them directly; mixed membership models draw
         records until enough have the given values. Not for households, `keep` or other methods.
+    conditions
+        Structural zeros, or rules of households, that the files keep though the chains had none:
+        impossible records or households are drawn again (Hu, Reiter & Wang 2018, section 4.2,
+        "rej samp"). The files have the distribution of the chains restricted to what is possible,
+        which is not the distribution of a model that is fitted under the conditions: usually give
+        the conditions to `sample`. Households are drawn again given their size. Not for `keep` or
+        other methods.
 
     Returns
     -------
@@ -125,10 +138,11 @@ def synthesize(
     ------
     ValueError
         If there are fewer draws than data sets, `run` kept no parameters, the model does not
-        simulate records, `method` is not for this sample, or records cannot have the `given`
-        values.
+        simulate records, `method` is not for this sample, records cannot have the `given` values,
+        or the chains had conditions and more are given.
     RuntimeError
-        If a record is impossible, which would be a defect.
+        If none of very many simulated households of a size is possible, or a record of a file is
+        impossible, which would be a defect.
 
     Notes
     -----
@@ -152,6 +166,8 @@ def synthesize(
         # Files have as many households of each size as the sample, and not as the population.
         require_unweighted(run.table, "the synthesis of households")
     run = population_law(run)
+    if conditions is not None:
+        run = with_conditions(run, conditions, method, keep, num_rows)
     if is_of_households(run):
         if given:
             raise ValueError("given: households are not drawn given values of their persons")

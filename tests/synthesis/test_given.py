@@ -94,3 +94,43 @@ def test_values_that_cannot_be_given(latent):
         check_given(rare, model, table, None, "predictive", 5)
     check_given({"sex": ["f"]}, model, table, None, "predictive", 5)
     check_given(rare, bnp.NPLCM(), table, None, "predictive", 5)
+
+
+@pytest.mark.parametrize("kind", ["tnplcm", "hdp"])
+def test_records_under_zeros_of_which_the_chains_knew_nothing(latent, kind):
+    run = run_of(latent, kind, False)
+    blocks = cell_probabilities(run, run.parameters(), CELLS, "exact", jax.random.key(0))
+    (p,) = np.exp(np.concatenate([log_p for log_p, _, _ in blocks]))
+    possible = ~bnp.StructuralZeros.from_frame(ZEROS, SCHEMA).contains(CELLS)
+    for given in (None, {"sex": "m"}):
+        wanted = possible & (given is None or CELLS[:, 1] == 1)
+        (frame,) = bnp.synthesize(
+            run, 1, NUM_ROWS, conditions=ZEROS, given=given, key=jax.random.key(2)
+        )
+        codes = bnp.Microdata.from_frame(frame, levels=SCHEMA).codes
+        counts = np.bincount(np.ravel_multi_index(codes.T, SCHEMA.num_levels), minlength=len(CELLS))
+        assert counts.sum() == NUM_ROWS
+        assert chi_square_p_value(counts, np.where(wanted, p, 0)) > P_LIMIT
+        assert chi_square_p_value(counts, wanted) < P_LIMIT
+
+
+def test_zeros_that_cannot_be_kept(latent):
+    free, ruled = run_of(latent, "tnplcm", False), run_of(latent, "tnplcm", True)
+    zeros = ruled.conditions
+    schema = bnp.Schema(SCHEMA.variables, (*SCHEMA.levels[:2], ("no", "yes", "ill")))
+    other = bnp.StructuralZeros.from_frame(ZEROS, schema)
+    hdp = run_of(latent, "hdp", False)
+    recoded = dataclasses.replace(hdp, model=bnp.HDPMixedMembership(not_applicable=True))
+    child = bnp.Microdata(SCHEMA, np.array([[0, 0, 1], [0, 1, 1]]))
+    for run, conditions, more, problem in (
+        (ruled, zeros, {}, "the chains had structural zeros"),
+        (free, zeros, {"method": "calibrated"}, 'only by method "predictive"'),
+        (free, zeros, {"method": "balanced"}, 'only by method "predictive"'),
+        (free, zeros, {"keep": ["sex"]}, "without keep"),
+        (free, bnp.Rules(), {}, "takes StructuralZeros, not Rules"),
+        (free, other, {}, "another schema"),
+        (recoded, zeros, {}, "which chains without conditions do not know"),
+        (dataclasses.replace(hdp, table=child), zeros, {}, "0 of 2 records of the sample are"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            bnp.synthesize(run, 1, conditions=conditions, **more)

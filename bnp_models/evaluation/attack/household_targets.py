@@ -90,8 +90,7 @@ class HouseholdTargets(Targets[Households]):
     def _choose_persons(self, rows, complete):
         """Set the rows of the attacked persons, their households and their places within these."""
         table = self.table
-        person = np.empty(table.num_persons, int)
-        person[table.rows] = np.arange(table.num_persons)
+        person = np.argsort(table.rows, kind="stable")
         household = table.of_household
         if rows is None:
             candidates = np.flatnonzero(complete[household])

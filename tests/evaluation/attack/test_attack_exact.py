@@ -271,6 +271,26 @@ def test_every_candidate_for_a_person_refitted(head):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.parametrize("head", [False, True], ids=["among members", "at household level"])
+def test_persons_of_selected_households_are_found_in_their_places(head):
+    """Their rows are those of the file from which the households were selected."""
+    whole = tiny_households(HOUSEHOLDS, ("role", "head") if head else None)
+    table = whole.select(np.array([4, 2, 1]))
+    persons = np.arange(table.num_persons)
+    attacked = household_targets.HouseholdTargets(bnp.NDPMPM(3, 2), table, None, "person", persons)
+    start = np.concatenate([[0], np.cumsum(table.sizes - table.schema.num_heads)])
+    names, codes = table.schema.table.variables, table.persons.codes
+    assert (attacked.place < 0).sum() == 3 * head
+    for i, household, place in zip(persons, attacked.household, attacked.place, strict=True):
+        if place < 0:
+            k = table.schema.household_variables.index("head_age")
+            age = table.household_codes[household, k]
+        else:
+            k = table.schema.member_variables.index("age")
+            age = table.member_codes[start[household] + place, k]
+        assert age == codes[i, names.index("age")]
+
+
 def test_share_of_possible_households_by_simulation(monkeypatch):
     """Where rules give no closed form, P(possible, size) of every draw is estimated."""
     atoms = plain(True, False)
