@@ -1,0 +1,190 @@
+"""Models of cells that are not exchangeable: a model of the table is the prior mean of each cell.
+
+    pi_k ~ Ga(s_k, s_k / m_k),  s_k = s (n m_k)^e,  F_k ~ Poisson(N pi_k),  f_k ~ Bin(F_k, phat_k)
+
+Model II of Polettini & Stander with m_k in place of 1 / K, and without the spread of sampling
+fractions about phat_k. m_k is the probability of cell k by a log-linear model of the sample.
+e = 0 is their gamma distribution; with e = 1 pi is a Dirichlet process with concentration n s.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from methods import TWO_WAY, Estimate, Method
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import gammaln
+
+import bnp_models as bnp
+from bnp_models.data.cells import group_cells
+from bnp_models.risk.interactions import Bounds, Fitted, Fitter, forest, gains, spread_evenly
+from bnp_models.risk.loglinear import OF_SEARCH, fit_structure
+from bnp_models.risk.overdispersion import OverdispersionPosterior
+
+NUM_SIMULATED, NUM_DRAWS = 2**14, 400
+LARGEST_COUNT = 2**14
+"""Larger F are left out of E(1 / F); this is 6e-5 at most."""
+
+LOG_SHAPE = np.log([1e-4, 1e6])
+"""Limits of log s; at the upper one the log-linear model holds."""
+
+
+class TablePrior(NamedTuple):
+    """Prior of the cells: mean by a model of the table, and a law about it."""
+
+    shape: float
+    exponent: float
+
+    def of(self, mean: np.ndarray) -> np.ndarray:
+        """Shape s_k of cells with these expected records."""
+        return self.shape * np.maximum(mean, 1e-300) ** self.exponent
+
+
+def fitted_table(cells: bnp.data.WeightedCells, structure: str) -> Fitted:
+    """The log-linear model that `bnp.loglinear_risk` fits, its work bounded."""
+    bounds = {"two-way": TWO_WAY, "search": OF_SEARCH}.get(structure, Bounds())
+    chosen = fit_structure(cells, structure, bounds).interactions
+    place = cells.table.schema.variables.index
+    fitter = Fitter(cells.codes, cells.weight / cells.weight.sum(), bounds)
+    return fitter.fit([(place(i), place(j)) for i, j in chosen])
+
+
+def simulated_shares(fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """Cells (S, J) that are drawn from the model of the table, and their probabilities (S,)."""
+    return fitted.simulate(spread_evenly(NUM_SIMULATED, fitted.fitter.codes.shape[1]))
+
+
+def log_likelihood(
+    prior: TablePrior, f: np.ndarray, mean: np.ndarray, simulated: np.ndarray, n: float
+) -> float:
+    """Log-likelihood of all counts, empty cells included, without a constant.
+
+    Parameters
+    ----------
+    prior
+        Shape and exponent.
+    f, mean
+        (D,) records of the sample's cells, and their expectations.
+    simulated
+        (S,) expectations of cells that are drawn from the model of the table. Cell k is drawn with
+        probability m_k, so that a sum over all cells is n times a mean over these.
+    n
+        Size of the sample.
+    """
+    size, of_simulated = prior.of(mean), prior.of(simulated)
+    empty = n * np.mean(of_simulated / simulated * np.log1p(simulated / of_simulated))
+    seen = gammaln(size + f) - gammaln(size) - f * np.log(size + mean) + f * np.log(mean)
+    return float(seen.sum() - empty)
+
+
+def estimate_prior(
+    f: np.ndarray, mean: np.ndarray, simulated: np.ndarray, n: float, exponent: float | None
+) -> TablePrior:
+    """Shape, and the exponent if it is not given, by maximum likelihood."""
+
+    def loss(log_shape, e):
+        return -log_likelihood(TablePrior(np.exp(log_shape), e), f, mean, simulated, n)
+
+    def best(e):
+        return minimize_scalar(loss, bounds=tuple(LOG_SHAPE), args=(e,), method="bounded")
+
+    if exponent is None:
+        exponent = minimize_scalar(lambda e: best(e).fun, bounds=(0, 1), method="bounded").x
+    return TablePrior(float(np.exp(best(exponent).x)), float(exponent))
+
+
+def estimate(cells: bnp.data.WeightedCells, share: np.ndarray, prior: TablePrior) -> Estimate:
+    """Risk of the sample uniques: F - 1 is negative binomial of size s_k + 1 given f = 1."""
+    unique = cells.f == 1
+    persons, phat = cells.population_size * share[unique], cells.phat[unique]
+    size = prior.of(cells.f.sum() * share[unique])
+    log_growth = np.log1p((1 - phat) * persons / (size + phat * persons))
+    p_unique = np.exp(-(size + 1) * log_growth)
+    risk = -np.expm1(-size * log_growth) / (size * np.expm1(log_growth))
+    return Estimate(float(p_unique.sum()), float(risk.sum()), p_unique)
+
+
+def about(structure: str, exponent: float | None) -> Method:
+    """Empirical Bayes with the mean of each cell by a log-linear model of this structure."""
+
+    def method(cells, seed):
+        fitted = fitted_table(cells, structure)
+        mean = cells.phat * cells.population_size * fitted.share
+        drawn = cells.f.sum() * simulated_shares(fitted)[1]
+        prior = estimate_prior(cells.f, mean, drawn, float(cells.f.sum()), exponent)
+        return estimate(cells, fitted.share, prior)
+
+    return method
+
+
+def corrected(structure: str) -> Method:
+    """The correction for overdispersion of `bnp.population_risk`, about a log-linear model.
+
+    Its prior and the power of its likelihood were chosen for the HDP on these populations.
+    """
+
+    def method(cells, seed):
+        fitted, rng = fitted_table(cells, structure), np.random.default_rng((seed, 2))
+        share = fitted.share
+        codes, of_drawn = simulated_shares(fitted)
+        both = group_cells(np.concatenate([cells.codes, codes]), cells.table.schema.num_levels)
+        new = ~np.isin(both.record_cell[len(share) :], both.record_cell[: len(share)])
+        posterior = OverdispersionPosterior(cells.f.astype(int), of_drawn[new])
+        layers = posterior.draw(rng, share[None], NUM_DRAWS)
+        log_share = np.log(share[cells.f == 1])
+        num_new = cells.population_size - cells.table.n
+        risks = [layer.record_risks(log_share[None], num_new) for layer in layers]
+        p_unique, risk = (np.concatenate(x) for x in zip(*risks, strict=True))
+        draws = (rng.random(p_unique.shape) < p_unique).sum(axis=1)
+        limits = tuple(np.quantile(draws, [0.025, 0.975], method="inverted_cdf").tolist())
+        p_unique = p_unique.mean(axis=0)
+        return Estimate(p_unique.sum(), risk.mean(axis=0).sum(), p_unique, limits)
+
+    return method
+
+
+def exchangeable(variant: int, *, estimated: bool) -> Method:
+    """Model I or II, with the paper's hyperparameters or estimated ones; for equal weights."""
+    known: dict = {}
+
+    def method(cells, seed):
+        model = bnp.PolettiniStander(variant)
+        if estimated:
+            model = bnp.fit_empirical_bayes(model, cells).model
+        key = cells.table.n, cells.population_size, cells.num_cells, model
+        if key not in known:
+            F = np.arange(1.0, LARGEST_COUNT + 1)
+            p = np.exp(model.log_posterior(F, 1.0, cells.pooled_phat, cells))
+            known[key] = p[0], p @ (1 / F)
+        uniques, (r1, r2) = int((cells.f == 1).sum()), known[key]
+        return Estimate(uniques * r1, uniques * r2, np.full(uniques, r1))
+
+    return method
+
+
+TABLE_PRIORS: dict[str, Method] = {
+    "gamma about independence": about("independence", 0.0),
+    "gamma about forest": about("forest", 0.0),
+    "Dirichlet process about forest": about("forest", 1.0),
+    "power about independence": about("independence", None),
+    "power about forest": about("forest", None),
+    "correction about forest": corrected("forest"),
+}
+
+SEARCHED_OR_LISTED: dict[str, Method] = {
+    "power about search": about("search", None),
+    "correction about search": corrected("search"),
+    "gamma about two-way": about("two-way", 0.0),
+    "power about two-way": about("two-way", None),
+}
+"""Seconds a sample."""
+
+EXCHANGEABLE: dict[str, Method] = {
+    "Model I, paper's values": exchangeable(1, estimated=False),
+    "Model II, paper's values": exchangeable(2, estimated=False),
+}
+
+ESTIMATED: dict[str, Method] = {
+    "Model I, empirical Bayes": exchangeable(1, estimated=True),
+    "Model II, empirical Bayes": exchangeable(2, estimated=True),
+}
+"""Twenty seconds a sample."""
