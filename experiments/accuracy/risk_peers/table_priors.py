@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from methods import TWO_WAY, Estimate, Method
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 import bnp_models as bnp
@@ -19,6 +19,7 @@ from bnp_models.data.cells import group_cells
 from bnp_models.risk.interactions import Bounds, Fitted, Fitter, forest, gains, spread_evenly
 from bnp_models.risk.loglinear import OF_SEARCH, fit_structure
 from bnp_models.risk.overdispersion import OverdispersionPosterior
+from bnp_models.risk.reciprocals import expected_reciprocal
 
 NUM_SIMULATED, NUM_DRAWS = 2**14, 400
 LARGEST_COUNT = 2**14
@@ -29,14 +30,14 @@ LOG_SHAPE = np.log([1e-4, 1e6])
 
 
 class TablePrior(NamedTuple):
-    """Prior of the cells: mean by a model of the table, and a law about it."""
+    """Law of the cells about a model of the table."""
 
     shape: float
     exponent: float
 
-    def of(self, mean: np.ndarray) -> np.ndarray:
-        """Shape s_k of cells with these expected records."""
-        return self.shape * np.maximum(mean, 1e-300) ** self.exponent
+    def size_of(self, expected: np.ndarray) -> np.ndarray:
+        """Shape s_k of cells with n m_k expected records, if persons are sampled alike."""
+        return self.shape * np.maximum(expected, 1e-300) ** self.exponent
 
 
 def fitted_table(cells: bnp.data.WeightedCells, structure: str) -> Fitted:
@@ -53,8 +54,21 @@ def simulated_shares(fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
     return fitted.simulate(spread_evenly(NUM_SIMULATED, fitted.fitter.codes.shape[1]))
 
 
+class Means(NamedTuple):
+    """Expectations of some cells under the model of the table."""
+
+    share: np.ndarray
+    """m_k, times n: records if persons are sampled alike."""
+    records: np.ndarray
+    """Records of the sample, phat_k N m_k."""
+
+    @classmethod
+    def of(cls, cells: bnp.data.WeightedCells, share: np.ndarray, phat: np.ndarray | float):
+        return cls(cells.f.sum() * share, phat * cells.population_size * share)
+
+
 def log_likelihood(
-    prior: TablePrior, f: np.ndarray, mean: np.ndarray, simulated: np.ndarray, n: float
+    prior: TablePrior, f: np.ndarray, seen: Means, drawn: Means, n: float
 ) -> float:
     """Log-likelihood of all counts, empty cells included, without a constant.
 
@@ -62,27 +76,27 @@ def log_likelihood(
     ----------
     prior
         Shape and exponent.
-    f, mean
+    f, seen
         (D,) records of the sample's cells, and their expectations.
-    simulated
+    drawn
         (S,) expectations of cells that are drawn from the model of the table. Cell k is drawn with
         probability m_k, so that a sum over all cells is n times a mean over these.
     n
         Size of the sample.
     """
-    size, of_simulated = prior.of(mean), prior.of(simulated)
-    empty = n * np.mean(of_simulated / simulated * np.log1p(simulated / of_simulated))
-    seen = gammaln(size + f) - gammaln(size) - f * np.log(size + mean) + f * np.log(mean)
-    return float(seen.sum() - empty)
+    size, of_drawn = prior.size_of(seen.share), prior.size_of(drawn.share)
+    empty = n * np.mean(of_drawn / drawn.share * np.log1p(drawn.records / of_drawn))
+    log_p = gammaln(size + f) - gammaln(size) + f * np.log(seen.records / (size + seen.records))
+    return float(log_p.sum() - empty)
 
 
 def estimate_prior(
-    f: np.ndarray, mean: np.ndarray, simulated: np.ndarray, n: float, exponent: float | None
+    f: np.ndarray, seen: Means, drawn: Means, n: float, exponent: float | None = None
 ) -> TablePrior:
     """Shape, and the exponent if it is not given, by maximum likelihood."""
 
     def loss(log_shape, e):
-        return -log_likelihood(TablePrior(np.exp(log_shape), e), f, mean, simulated, n)
+        return -log_likelihood(TablePrior(np.exp(log_shape), e), f, seen, drawn, n)
 
     def best(e):
         return minimize_scalar(loss, bounds=tuple(LOG_SHAPE), args=(e,), method="bounded")
@@ -92,26 +106,31 @@ def estimate_prior(
     return TablePrior(float(np.exp(best(exponent).x)), float(exponent))
 
 
-def estimate(cells: bnp.data.WeightedCells, share: np.ndarray, prior: TablePrior) -> Estimate:
-    """Risk of the sample uniques: F - 1 is negative binomial of size s_k + 1 given f = 1."""
-    unique = cells.f == 1
-    persons, phat = cells.population_size * share[unique], cells.phat[unique]
-    size = prior.of(cells.f.sum() * share[unique])
-    log_growth = np.log1p((1 - phat) * persons / (size + phat * persons))
-    p_unique = np.exp(-(size + 1) * log_growth)
-    risk = -np.expm1(-size * log_growth) / (size * np.expm1(log_growth))
-    return Estimate(float(p_unique.sum()), float(risk.sum()), p_unique)
+def risks(
+    cells: bnp.data.WeightedCells, share: np.ndarray, prior: TablePrior
+) -> tuple[np.ndarray, np.ndarray]:
+    """E(1 / F | f) and P(F = 1 | f) of all cells of the sample.
+
+    F - f is negative binomial: size s_k + f, odds (1 - phat_k) N m_k / (s_k + phat_k N m_k).
+    """
+    expected = Means.of(cells, share, cells.phat)
+    size = prior.size_of(expected.share)
+    odds = (1 - cells.phat) * cells.population_size * share / (size + expected.records)
+    p_unique = np.exp(-(size + 1) * np.log1p(odds))
+    return expected_reciprocal(cells.f, size + cells.f, odds), np.where(cells.f == 1, p_unique, 0)
 
 
 def about(structure: str, exponent: float | None) -> Method:
     """Empirical Bayes with the mean of each cell by a log-linear model of this structure."""
 
     def method(cells, seed):
-        fitted = fitted_table(cells, structure)
-        mean = cells.phat * cells.population_size * fitted.share
-        drawn = cells.f.sum() * simulated_shares(fitted)[1]
-        prior = estimate_prior(cells.f, mean, drawn, float(cells.f.sum()), exponent)
-        return estimate(cells, fitted.share, prior)
+        fitted, n = fitted_table(cells, structure), float(cells.f.sum())
+        seen = Means.of(cells, fitted.share, cells.phat)
+        drawn = Means.of(cells, simulated_shares(fitted)[1], cells.pooled_phat)
+        prior = estimate_prior(cells.f, seen, drawn, n, exponent)
+        risk, p_unique = risks(cells, fitted.share, prior)
+        alone = cells.f == 1
+        return Estimate(p_unique.sum(), risk[alone].sum(), p_unique[alone])
 
     return method
 
