@@ -2,8 +2,9 @@
 
     python experiments/accuracy/risk_peers/run.py POPULATIONS_FOLDER [NIST_FILE]
 
-`--methods table-priors exchangeable --out cells.csv` measures the models of cells instead. Rows that results.csv has already are not made again;
-`python experiments/accuracy/risk_peers/tables.py` then makes table.md.
+`--methods table-priors exchangeable --seeds 5 --out cells.csv` measures the models of cells. Rows
+that the file has already are not made again; `python experiments/accuracy/risk_peers/tables.py`
+then makes the tables.
 """
 
 import argparse

@@ -7,6 +7,8 @@ fractions about phat_k. m_k is the probability of cell k by a log-linear model o
 e = 0 is their gamma distribution; with e = 1 pi is a Dirichlet process with concentration n s.
 """
 
+from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +18,21 @@ from scipy.special import gammaln
 
 import bnp_models as bnp
 from bnp_models.data.cells import group_cells
-from bnp_models.risk.interactions import Bounds, Fitted, Fitter, forest, gains, spread_evenly
-from bnp_models.risk.loglinear import OF_SEARCH, fit_structure
+from bnp_models.risk.interactions import (
+    Bounds,
+    Fitted,
+    Fitter,
+    forest,
+    gains,
+    search,
+    spread_evenly,
+)
+from bnp_models.risk.loglinear import OF_SEARCH
 from bnp_models.risk.overdispersion import OverdispersionPosterior
 from bnp_models.risk.reciprocals import expected_reciprocal
 
 NUM_SIMULATED, NUM_DRAWS = 2**14, 400
+CANDIDATES = 45
 LARGEST_COUNT = 2**14
 """Larger F are left out of E(1 / F); this is 6e-5 at most."""
 
@@ -40,13 +51,19 @@ class TablePrior(NamedTuple):
         return self.shape * np.maximum(expected, 1e-300) ** self.exponent
 
 
+@lru_cache(maxsize=4)
 def fitted_table(cells: bnp.data.WeightedCells, structure: str) -> Fitted:
     """The log-linear model that `bnp.loglinear_risk` fits, its work bounded."""
     bounds = {"two-way": TWO_WAY, "search": OF_SEARCH}.get(structure, Bounds())
-    chosen = fit_structure(cells, structure, bounds).interactions
-    place = cells.table.schema.variables.index
-    fitter = Fitter(cells.codes, cells.weight / cells.weight.sum(), bounds)
-    return fitter.fit([(place(i), place(j)) for i, j in chosen])
+    total, num_variables = float(cells.weight.sum()), cells.codes.shape[1]
+    fitter = Fitter(cells.codes, cells.weight / total, bounds)
+    if structure in ("independence", "two-way"):
+        pairs = combinations(range(num_variables), 2)
+        return fitter.fit(pairs if structure == "two-way" else ())
+    of_pairs = gains(cells.codes, fitter.weight, int(cells.f.sum()))
+    if structure == "search":
+        return search(fitter, list(of_pairs)[:CANDIDATES], cells.f, cells.phat, total)
+    return fitter.fit(forest(of_pairs, num_variables))
 
 
 def simulated_shares(fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
@@ -67,9 +84,7 @@ class Means(NamedTuple):
         return cls(cells.f.sum() * share, phat * cells.population_size * share)
 
 
-def log_likelihood(
-    prior: TablePrior, f: np.ndarray, seen: Means, drawn: Means, n: float
-) -> float:
+def log_likelihood(prior: TablePrior, f: np.ndarray, seen: Means, drawn: Means, n: float) -> float:
     """Log-likelihood of all counts, empty cells included, without a constant.
 
     Parameters

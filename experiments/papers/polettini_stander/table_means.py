@@ -1,4 +1,4 @@
-"""The paper's protocol with a prior mean of each cell by a model of the table; makes table_means.md.
+"""The paper's protocol with a model of the table as the cells' prior mean: table_means.md.
 
     python experiments/papers/polettini_stander/table_means.py
 
@@ -50,7 +50,9 @@ def main():
                 found, note = about(drawn.cells, structure, exponent)
                 rows.append(row_of(drawn, seed, f"{name} about {structure}", found, note))
         forest = bnp.loglinear_risk(drawn.cells, structure="forest")
-        rows.append(row_of(drawn, seed, "log-linear, forest", Found(forest.risk, forest.p_unique), ""))
+        rows.append(
+            row_of(drawn, seed, "log-linear, forest", Found(forest.risk, forest.p_unique), "")
+        )
     rows = pd.DataFrame(rows)
     earlier = pd.read_csv(HERE / "results.csv")
     both = pd.concat([earlier[earlier["method"].isin(EARLIER)], rows])
