@@ -33,8 +33,8 @@ from bnp_models.risk.reciprocals import expected_reciprocal
 
 NUM_SIMULATED, NUM_DRAWS = 2**14, 400
 CANDIDATES = 45
-LARGEST_COUNT = 2**14
-"""Larger F are left out of E(1 / F); this is 6e-5 at most."""
+LARGEST_COUNT = 2**11
+"""Larger F are left out of E(1 / F); this is 5e-4 at most."""
 
 LOG_SHAPE = np.log([1e-4, 1e6])
 """Limits of log s; at the upper one the log-linear model holds."""
