@@ -15,7 +15,7 @@ from pathlib import Path
 
 from methods import METHODS, Method, interval
 from samples import draw_sample, populations
-from table_priors import ESTIMATED, EXCHANGEABLE, SEARCHED_OR_LISTED, TABLE_PRIORS
+from table_priors import ESTIMATED, EXCHANGEABLE, SEARCHED_OR_LISTED, TABLE_PRIORS, leave_out
 
 import bnp_models as bnp
 
@@ -64,6 +64,7 @@ def main():
     for name, frame in populations(args.folder, args.nist):
         if name not in (args.populations or [name]):
             continue
+        leave_out(name)
         people = bnp.datasets.Population(frame, source=name, licence="")
         for n, seed in itertools.product(args.sizes, range(args.seeds)):
             case = {"population": name, "n": n, "seed": seed}

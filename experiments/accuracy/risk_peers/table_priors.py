@@ -9,15 +9,18 @@ e = 0 is their gamma distribution; with e = 1 pi is a Dirichlet process with con
 
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from methods import TWO_WAY, Estimate, Method
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 import bnp_models as bnp
 from bnp_models.data.cells import group_cells
+from bnp_models.risk import overdispersion
 from bnp_models.risk.interactions import (
     Bounds,
     Fitted,
@@ -28,10 +31,10 @@ from bnp_models.risk.interactions import (
     spread_evenly,
 )
 from bnp_models.risk.loglinear import OF_SEARCH
-from bnp_models.risk.overdispersion import OverdispersionPosterior
 from bnp_models.risk.reciprocals import expected_reciprocal
 
 NUM_SIMULATED, NUM_DRAWS = 2**14, 400
+LAYER_PRIOR = Path(__file__).parents[1] / "layer_prior" / "laws.csv"
 CANDIDATES = 45
 LARGEST_COUNT = 2**11
 """Larger F are left out of E(1 / F); this is 5e-4 at most."""
@@ -150,10 +153,20 @@ def about(structure: str, exponent: float | None) -> Method:
     return method
 
 
+def leave_out(population: str) -> None:
+    """Set the prior of the correction to one that is fitted to the other populations."""
+    pairs = pd.read_csv(LAYER_PRIOR)
+    pairs = pairs[(pairs["ordered"] == "auto") & (pairs["population"] != population)]
+    means = pairs.groupby("population")[["log10_shape", "exponent"]].mean()
+    at, scale = means.mean(), 1.1 * means.std()
+    overdispersion.LOG10_SHAPE = at["log10_shape"], scale["log10_shape"]
+    overdispersion.EXPONENT = at["exponent"], scale["exponent"]
+
+
 def corrected(structure: str) -> Method:
     """The correction for overdispersion of `bnp.population_risk`, about a log-linear model.
 
-    Its prior and the power of its likelihood were chosen for the HDP on these populations.
+    Its prior is that of `leave_out`. It was fitted to the HDP, and so was the likelihood's power.
     """
 
     def method(cells, seed):
@@ -162,7 +175,7 @@ def corrected(structure: str) -> Method:
         codes, of_drawn = simulated_shares(fitted)
         both = group_cells(np.concatenate([cells.codes, codes]), cells.table.schema.num_levels)
         new = ~np.isin(both.record_cell[len(share) :], both.record_cell[: len(share)])
-        posterior = OverdispersionPosterior(cells.f.astype(int), of_drawn[new])
+        posterior = overdispersion.OverdispersionPosterior(cells.f.astype(int), of_drawn[new])
         layers = posterior.draw(rng, share[None], NUM_DRAWS)
         log_share = np.log(share[cells.f == 1])
         num_new = cells.population_size - cells.table.n
