@@ -113,11 +113,15 @@ def with_head_last(table):
 class Exact:
     """A run whose draws are from the prior, and all possible households of the sample's sizes."""
 
-    def __init__(self, case, num_draws=NUM_DRAWS, draws=1, weigh=lambda weights: weights - 1):
+    def __init__(
+        self, case, num_draws=NUM_DRAWS, draws=1, weigh=lambda weights: weights - 1, sample=SAMPLE,
+        ages=None,
+    ):  # fmt: skip
         self.weigh = weigh
-        rules, head, ages, options = CASES[case]
+        rules, head, usual, options = CASES[case]
+        ages = ages or usual
         self.model = NDPMPM(components=3, member_components=2, **(SMALL | options))
-        self.table = tiny_households(SAMPLE, head, ages, 3 if "guests" in case else 2)
+        self.table = tiny_households(sample, head, ages, 3 if "guests" in case else 2)
         if case in CHANGES:
             self.table = CHANGES[case](self.table)
         if "weights" in case:

@@ -40,7 +40,7 @@ from bnp_models.cli.runs import (
 from bnp_models.cli.samples import check_weights_for
 from bnp_models.data.coarser_households import recoded_households
 from bnp_models.data.display import counted
-from bnp_models.data.household_weights import plain_households
+from bnp_models.data.household_weights import WeightedHouseholds, plain_households
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import Identifying, identifying_variables
 from bnp_models.data.messages import as_option, listed, quoted
@@ -51,7 +51,7 @@ from bnp_models.data.schema import Schema
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.diagnosis import diagnose
-from bnp_models.inference.run import RecordsRun, is_of_households, is_of_records
+from bnp_models.inference.run import HouseholdsRun, RecordsRun, is_of_households, is_of_records
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.households import household_risk_summary
@@ -207,15 +207,14 @@ def _check_protection(command: Protect, inputs: Inputs) -> None:
         else:
             check_table(table, command.size)
         check_weights_for(command.data, inputs.table, command.size)
-    if asked.refit and isinstance(households, Households):
-        raise UsageError("--refit: cannot be used with --household; leave it out")
     if asked.refit and inputs.conditions is not None:
+        zeros = "rules" if isinstance(households, Households) else "structural zeros"
         raise UsageError(
-            "--refit: the structural zeros describe the levels of the sample, and not the merged "
-            "levels; leave --refit out, and run bnp-models risk on protected.csv with conditions "
+            f"--refit: the {zeros} describe the levels of the sample, and not the merged "
+            f"levels; leave --refit out, and run bnp-models risk on protected.csv with {zeros} "
             "for its own levels"
         )
-    if asked.refit and isinstance(inputs.table, WeightedMicrodata):
+    if asked.refit and isinstance(inputs.table, WeightedMicrodata | WeightedHouseholds):
         raise UsageError("--refit: cannot be used with --weights; leave one of them out")
     with about("--importance"):
         check_names(table, dict(asked.importance), ())
@@ -283,7 +282,6 @@ def _write_protected(
     summary, allowed = _summary(done, seed)
     refitted = None
     if asked.refit:
-        assert is_of_records(run)
         again = _refit(command, run, found)
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in diagnose(again).warnings]
@@ -338,18 +336,29 @@ def _numbered(of_household: np.ndarray) -> np.ndarray:
     return pd.factorize(of_household)[0] + 1
 
 
-def _refit(command: Protect, run: RecordsRun, found: Protection) -> RecordsRun:
+def _refit(
+    command: Protect, run: RecordsRun | HouseholdsRun, found: Protection
+) -> RecordsRun | HouseholdsRun:
     """Run chains like the first ones on the recoded sample."""
-    model = run.model
+    model: Any = run.model
     kept = found.coarsening.schema.variables
     ordered = vars(model)["ordered"]
     changed: dict[str, Any] = {
         "ordered": ordered if ordered == "auto" else tuple(x for x in ordered if x in kept),
         "groups": found.recoded.hierarchies_left,
     }
+    table: Any = run.table
+    if is_of_households(run):
+        table = recoded_households(run.table, found.coarsening)
+        # Without a head, no value is relative to the head's.
+        relative = model.relative if table.schema.head is not None else ()
+        named = ((one, one if isinstance(one, str) else one[0]) for one in relative)
+        changed["relative"] = tuple(one for one, name in named if name in kept)
+    else:
+        table = found.coarsening.coarser(table)
     model = dataclasses.replace(model, **changed)
     return sample(
-        model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
+        model, table, key=jax.random.fold_in(run.key, _REFIT),
         progress=shows_progress(command.output), **further_chains(command),
     )  # fmt: skip
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import gammaln
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.compositions import log_num_orders
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
@@ -102,9 +102,8 @@ def group_households(
     rows[home, np.arange(len(home)) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = kind
     rows[:, -1] = 0 if stratum is None else stratum
     _, of_household, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-    pairs, alike = np.unique(np.stack([home, kind], axis=1), axis=0, return_counts=True)
-    same = np.bincount(pairs[:, 0], gammaln(alike + 1), len(sizes))
-    return Grouped(of_household.reshape(-1), counts, gammaln(sizes + 1) - same)
+    log_orders = log_num_orders(home, kind, len(sizes))
+    return Grouped(of_household.reshape(-1), counts, log_orders)
 
 
 class Members(NamedTuple):
@@ -126,8 +125,19 @@ class Members(NamedTuple):
         """(n,) first person of each household."""
         return np.cumsum(self.sizes) - self.sizes
 
-    def grouped(self, labels: Labels) -> Grouped:
-        """Group the households by their coarser compositions."""
-        coarse = np.stack([of[self.codes[:, j]] for j, of in enumerate(labels)], axis=1)
+    def persons(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Persons of some households (m,): the place of each one's household, and the person."""
+        return ranges(self.start[rows], self.sizes[rows])
+
+    def grouped(self, labels: Labels, rows: np.ndarray | None = None) -> Grouped:
+        """Group the households, or some of them (m,), by their coarser compositions."""
+        home, person = self.persons(np.arange(len(self.sizes)) if rows is None else rows)
+        coarse = np.stack([of[self.codes[person, j]] for j, of in enumerate(labels)], axis=1)
         kind = group_cells(coarse, [int(of.max()) + 1 for of in labels]).record_cell
-        return group_households(kind, np.repeat(np.arange(len(self.sizes)), self.sizes))
+        return group_households(kind, home)
+
+
+def ranges(start: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`size` numbers from each start on; the results are the start's index, and the number."""
+    of = np.repeat(np.arange(len(size)), size)
+    return of, start[of] + np.arange(len(of)) - (np.cumsum(size) - size)[of]

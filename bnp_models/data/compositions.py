@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from bnp_models.data.cells import group_cells
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
@@ -78,16 +79,17 @@ def compositions_of(table: Households) -> Compositions:
     >>> int(found.counts.sum())
     20
     """
-    order = _member_order(table)
-    rows = composition_rows(table, order)
+    rows = composition_rows(table)
     distinct, first, of_household, counts = np.unique(
         rows, axis=0, return_index=True, return_inverse=True, return_counts=True
     )
-    orders = _log_orders(table, order)
+    sizes = [levels + 1 for levels in table.schema.num_member_levels]
+    kind = group_cells(table.member_codes + 1, sizes)
+    orders = log_num_orders(table.member_household, kind.record_cell, table.n)
     return Compositions(distinct, counts, of_household.reshape(-1), first, orders[first])
 
 
-def composition_rows(table: Households, order: np.ndarray | None = None) -> np.ndarray:
+def composition_rows(table: Households) -> np.ndarray:
     """Code households so that those of the same composition, and only these, have the same row.
 
     Parameters
@@ -95,8 +97,6 @@ def composition_rows(table: Households, order: np.ndarray | None = None) -> np.n
     table : Households
         The households. Rows of several tables can be compared if the tables have one schema and
         their largest households the same size.
-    order : (M,) integer array, optional
-        Members by household and then by values, if it is known already.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def composition_rows(table: Households, order: np.ndarray | None = None) -> np.n
         Household codes, size, and the codes of the members in ascending order, with -2 after the
         last one.
     """
-    order = _member_order(table) if order is None else order
+    order = np.lexsort((*table.member_codes.T[::-1], table.member_household))
     members = table.sizes - table.schema.num_heads
     width = int(members.max())
     p = table.member_codes.shape[1]
@@ -124,19 +124,22 @@ def num_compositions(schema: HouseholdSchema, sizes: np.ndarray) -> int:
     return math.prod(schema.num_household_levels) * in_no_order
 
 
-def _member_order(table: Households) -> np.ndarray:
-    """Members by household, and within it by their values."""
-    return np.lexsort((*table.member_codes.T[::-1], table.member_household))
+def log_num_orders(home: np.ndarray, kind: np.ndarray, number: int) -> np.ndarray:
+    """Log numbers of distinct orders of the persons of households, log m! / prod_k m_k!.
 
+    Parameters
+    ----------
+    home, kind
+        (M,) household of each person, counted from 0, and its kind.
+    number
+        Number n of households, some of which may have no person.
 
-def _log_orders(table: Households, order: np.ndarray) -> np.ndarray:
-    """Log number of distinct orders of the members of each household, (n,)."""
-    home, codes = table.member_household, table.member_codes[order]
-    members = table.sizes - table.schema.num_heads
-    log_orders = gammaln(members + 1)
-    if not len(codes):
-        return log_orders
-    other = (home[1:] != home[:-1]) | (codes[1:] != codes[:-1]).any(axis=1)
-    start = np.flatnonzero(np.append(True, other))
-    alike = np.diff(start, append=len(codes))
-    return log_orders - np.bincount(home[start], gammaln(alike + 1), table.n)
+    Returns
+    -------
+    log_orders
+        (n,) of each household, with m persons and m_k of kind k.
+    """
+    kinds = int(kind.max(initial=0)) + 1
+    pairs, alike = np.unique(home * kinds + kind, return_counts=True)
+    same = np.bincount(pairs // kinds, gammaln(alike + 1), number)
+    return gammaln(np.bincount(home, minlength=number) + 1) - same

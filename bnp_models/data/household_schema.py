@@ -98,7 +98,7 @@ class HouseholdSchema:
                     column=f"head_{variable}",
                 )
 
-    @property
+    @cached_property
     def personal(self) -> tuple[str, ...]:
         """The variables of ``table`` that describe persons."""
         return tuple(name for name in self.table.variables if name not in self.household_level)

@@ -286,13 +286,15 @@ def shape_of_draws(parameters: dict[str, np.ndarray]) -> tuple[int, int]:
     return num_chains, num_draws
 
 
-def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+def blocks_of_draws(
+    total: int, figures: int = 1, at_once: int = _DRAWS_AT_ONCE
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Indices of the draws that are evaluated together, and the same indices padded to one length.
 
-    The last block repeats a draw, so that all blocks use one compiled program. Blocks are smaller
-    if there are many `figures` for each draw.
+    The last block repeats a draw, so that all blocks use one compiled program. A block has
+    `at_once` draws, or fewer if there are many `figures` for each draw.
     """
-    size = min(_DRAWS_AT_ONCE, max(1, _FIGURES_AT_ONCE // figures))
+    size = min(at_once, max(1, _FIGURES_AT_ONCE // figures))
     blocks = (np.arange(start, start + size) for start in range(0, total, size))
     return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
 

@@ -65,7 +65,7 @@ class ReleasedEntry(Document):
     columns: Sequence[ReleasedColumn]
     """Its columns."""
     sample_uniques: int
-    """Records that no other shares all its columns with."""
+    """Records that no other shares all its columns with; with --household, households."""
     suppressed_told: int
     """Suppressed values that no other key variable tells, but another column does."""
     suppressed_told_by_keys: int
@@ -96,7 +96,7 @@ class ChangesDocument(Document):
     """Records; with --household, households."""
     household: str | None = ABSENT
     """With --household: column of the households. All numbers of records are then of households,
-    except rows, suppressed values and what is in "released"."""
+    except rows, and values that are suppressed, merged or told."""
     persons: int | None = ABSENT
     """With --household: persons of the sample."""
     population_size: AtLeastOne

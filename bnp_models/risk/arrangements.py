@@ -7,14 +7,16 @@ value, arrangements are evaluated for each value that the head may have: a *choi
 """
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from bnp_models.data.coarser_households import Labels, Members, is_coarser
+from bnp_models.data.coarser_households import Labels, Members, is_coarser, ranges
 from bnp_models.models.nested.relative import Pair
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws
@@ -72,15 +74,12 @@ class Evaluated(NamedTuple):
 
     log_p: np.ndarray
     """(D, E', F) by class of households."""
-    coarser: list[np.ndarray]
-    """For each variable of members, log probabilities (D, L, G, S) of the coarser level of each
-    level."""
-    own: list[np.ndarray]
-    """The same of the levels themselves."""
+    levels: list[np.ndarray]
+    """For each variable of members, log probabilities (D, L, G, S) of its levels."""
 
     def at(self, d: int) -> "Evaluated":
         """The log probabilities at one draw."""
-        return Evaluated(self.log_p[d], [x[d] for x in self.coarser], [x[d] for x in self.own])
+        return Evaluated(self.log_p[d], [x[d].astype(float) for x in self.levels])
 
 
 class Arranger:
@@ -98,6 +97,13 @@ class Arranger:
         """Columns of persons that the variables of the head are."""
         self.of_member = [names.index(name) for name in self.schema.member_variables]
         """Columns of persons that the variables of members are."""
+        household, member = laws.data.household, laws.data.member
+        self.size_rows = household.size_rows
+        """Rows of `log_lambda` that the sizes are."""
+        self.household_rows = [household.rows(k) for k in range(len(self.shared + self.of_head))]
+        """Rows of `log_lambda` of the levels of each variable of households."""
+        self.member_rows = [member.rows(v) for v in range(len(self.of_member))]
+        """Rows of `log_phi` of the levels of each variable of members."""
         relative = laws.data.relative
         self.pairs: tuple[Pair, ...] = () if relative is None else relative.pairs
 
@@ -176,26 +182,24 @@ class Arranger:
     ) -> Iterator[Evaluated]:
         """Evaluate the arrangements of each choice at D draws."""
         (of_household, of_member), summed = self.levels(labels), self.summed(labels)
-        log_lambda, log_phi, data = draws["log_lambda"], draws["log_phi"], self.data
+        log_pi, log_omega = (draws[name].astype(float) for name in ("log_pi", "log_omega"))
+        of_levels = [draws["log_lambda"][:, rows] for rows in self.household_rows]
+        own = [draws["log_phi"][:, rows] for rows in self.member_rows]
         fixed = {pair.household for pair in summed}
-        base = draws["log_pi"][:, None] + log_lambda[:, data.household.size_rows[arranged.size]]
+        base = log_pi[:, None] + draws["log_lambda"][:, self.size_rows[arranged.size]]
         for k, of in enumerate(of_household):
             if k not in fixed:
-                table = merged(log_lambda[:, data.household.rows(k)], of)
-                base += table[:, arranged.household_codes[:, k]]
-        own = [log_phi[:, data.member.rows(v)] for v in range(len(of_member))]
-        coarser = [merged(x, of) for x, of in zip(own, of_member, strict=True)]
+                base += merged(of_levels[k], of, arranged.household_codes[:, k])
         for choice in choices:
-            log_p, of_levels, of_coarser = base[:, choice.arrangement], list(own), list(coarser)
+            log_p, levels = base[:, choice.arrangement], list(own)
             for pair in summed:
                 level, v = choice.levels[pair.household], pair.member
-                log_p += log_lambda[:, data.household.rows(pair.household)][:, level][:, None]
-                of_levels[v] = own[v][:, pair.coded[level]]
-                of_coarser[v] = merged(of_levels[v], of_member[v])
-            log_member = _log_members(of_coarser, draws["log_omega"], choice.codes)
-            yield Evaluated(
-                log_p + _sum_of_members(choice.counts, log_member), of_coarser, of_levels
-            )
+                log_p += of_levels[pair.household][:, level][:, None]
+                levels[v] = own[v][:, pair.coded[level]]
+            by_variable = zip(levels, of_member, choice.codes.T, strict=True)
+            log_levels = reduce(operator.add, (merged(*one) for one in by_variable))
+            log_member = _log_members(log_levels, log_omega)
+            yield Evaluated(log_p + _sum_of_members(choice.counts, log_member), levels)
 
 
 def _choice(fixed: dict[int, int], may: np.ndarray, arranged: Arrangements) -> Choice:
@@ -207,30 +211,31 @@ def _choice(fixed: dict[int, int], may: np.ndarray, arranged: Arrangements) -> C
     return Choice(fixed, np.flatnonzero(may), codes, counts)
 
 
-def ranges(start: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`size` numbers from each start on; the results are the start's index, and the number."""
-    of = np.repeat(np.arange(len(size)), size)
-    return of, start[of] + np.arange(len(of)) - (np.cumsum(size) - size)[of]
+def merged(log_p: np.ndarray, labels: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Log probabilities (D, m, ...) of the coarser levels that some levels (m,) belong to.
+
+    Parameters
+    ----------
+    log_p
+        (D, L, ...) log probabilities of all levels.
+    labels
+        (L,) coarser level of each level.
+    levels
+        (m,) levels.
+    """
+    if not len(levels) or not is_coarser(labels):
+        return log_p[:, levels].astype(float)
+    wanted, place = np.unique(labels[levels], return_inverse=True)
+    order = np.argsort(labels, kind="stable")
+    low, high = (np.searchsorted(labels[order], wanted, side) for side in ("left", "right"))
+    _, index = ranges(low, high - low)
+    first = np.cumsum(high - low) - (high - low)
+    sums = np.add.reduceat(np.exp(log_p[:, order[index]], dtype=float), first, axis=1)
+    return np.log(np.maximum(sums, LEAST))[:, place]
 
 
-def merged(log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Log probabilities (D, L, ...) of the coarser level of each level."""
-    if not is_coarser(labels):
-        return log_p
-    _, group = np.unique(labels, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[order], np.arange(group.max() + 1))
-    sums = np.add.reduceat(np.exp(log_p)[:, order], first, axis=1)
-    return np.log(np.maximum(sums, LEAST))[:, group]
-
-
-def _log_members(
-    tables: Sequence[np.ndarray], log_omega: np.ndarray, codes: np.ndarray
-) -> np.ndarray:
-    """Log probability (D, U, F) of members with these codes (U, p), by class of households."""
-    log_p = tables[0][:, codes[:, 0]]
-    for v, table in enumerate(tables[1:], start=1):
-        log_p = log_p + table[:, codes[:, v]]
+def _log_members(log_p: np.ndarray, log_omega: np.ndarray) -> np.ndarray:
+    """Log probability (D, U, F) of members, of whose levels (D, U, G, S) is that by class."""
     if log_p.shape[2] < log_omega.shape[1]:
         top = log_p.max(axis=3)
         total = np.exp(log_p[:, :, 0] - top) @ np.exp(log_omega).transpose(0, 2, 1)

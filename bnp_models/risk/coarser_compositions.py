@@ -37,8 +37,8 @@ from bnp_models.models.nested.state import NESTED
 from bnp_models.risk.arrangements import LEAST, Arrangements, Arranger
 from bnp_models.risk.evaluator import Draws
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
-from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
-from bnp_models.risk.possible_shares import possible_shares
+from bnp_models.risk.overdispersion import OF_COMPOSITIONS, Overdispersion, OverdispersionPosterior
+from bnp_models.risk.possible_shares import all_possible, possible_shares
 from bnp_models.rules.rules import CompiledRules
 
 MAX_HEADS = 2**10
@@ -82,15 +82,28 @@ class CoarserCompositions:
         For P(possible) without a closed form.
     generator
         For the shares of possible households that are estimated.
+    num_shares
+        Number of draws at which these shares are estimated, evenly spaced; all draws then have
+        their mean. None: every draw has its own.
     """
 
-    def __init__(self, laws: Laws, num_draws: int, key: jax.Array, generator: np.random.Generator):
+    def __init__(
+        self,
+        laws: Laws,
+        num_draws: int,
+        key: jax.Array,
+        generator: np.random.Generator,
+        num_shares: int | None = None,
+    ):
         self.arranger, self.run = Arranger(laws), laws.run
         self.draws: Draws = laws.run.spaced_parameters(num_draws)
         flat = {x: self.draws[x].reshape(-1, *self.draws[x].shape[2:]) for x in NESTED}
         log_possible = laws.log_possible(key, flat, np.arange(len(flat["log_pi"])))
         self._log_possible = logsumexp(log_possible, axis=1, keepdims=True)
         self._flat, self._generator = flat, generator
+        total = len(self._log_possible)
+        wanted = total if num_shares is None else min(num_shares, total)
+        self._at_shares = np.unique((np.arange(wanted) * total + total // 2) // wanted)
 
     def log_probabilities(self, labels: Labels, rows: np.ndarray) -> np.ndarray:
         """Evaluate the coarser compositions (D, m) of some households.
@@ -128,7 +141,10 @@ class CoarserCompositions:
         for j in read:
             if is_coarser(labels[j]):
                 found |= (np.bincount(labels[j]) > 1)[labels[j]][members.codes[:, j]]
-        return np.logical_or.reduceat(found, members.start)[rows]
+        may = np.logical_or.reduceat(found, members.start)[rows]
+        arranged = arranger.arranged(labels, rows[may])
+        may[may] = ~all_possible(arranger, self._rules, labels, arranged)
+        return may
 
     def _evaluated(self, labels: Labels, rows: np.ndarray, estimated: bool) -> np.ndarray:
         """Log probabilities (D, m), with the share of possible households if it is estimated."""
@@ -137,25 +153,29 @@ class CoarserCompositions:
         choices = arranger.choices(labels, arranged)
         sizes, head = arranger.members.sizes[rows], arranger.schema.num_heads
         # All persons in all orders; of these, each person is the head equally often.
-        log_orders = arranger.members.grouped(labels).log_orders[rows] - head * np.log(sizes)
+        log_orders = arranger.members.grouped(labels, rows).log_orders - head * np.log(sizes)
         first = np.flatnonzero(np.diff(arranged.row, prepend=-1))
         found = np.empty((len(self._log_possible), len(rows)))
-        for indices, _ in blocks_of_draws(len(found), self._figures(arranged)):
-            draws = {name: value[indices].astype(float) for name, value in self._flat.items()}
+        shares = np.ones_like(found)
+        for indices, _ in blocks_of_draws(len(found), self._figures(arranged), len(found)):
+            draws = {name: value[indices] for name, value in self._flat.items()}
             evaluated = list(arranger.evaluated(draws, labels, arranged, choices))
             log_p = np.full((len(choices), len(indices), len(arranged.row)), -np.inf)
             for of, choice, one in zip(log_p, choices, evaluated, strict=True):
                 of[:, choice.arrangement] = logsumexp(one.log_p, axis=2)
             summed = np.logaddexp.reduce(log_p, axis=0)
             found[indices] = np.logaddexp.reduceat(summed, first, axis=1)
-            for d, index in enumerate(indices if estimated else []):
-                draw = {name: value[d] for name, value in draws.items()}
-                share = possible_shares(
-                    arranger, self._rules, draw, labels, arranged, choices,
-                    [one.at(d) for one in evaluated], self._generator,
+            if estimated and (at := np.intersect1d(indices, self._at_shares)).size:
+                places = at - indices[0]
+                shares[at] = possible_shares(
+                    arranger, self._rules,
+                    [{name: value[d] for name, value in draws.items()} for d in places],
+                    labels, arranged, choices,
+                    [[one.at(d) for one in evaluated] for d in places], self._generator,
                 )  # fmt: skip
-                found[index] += np.log(np.maximum(share, LEAST))
-        return found + log_orders - self._log_possible
+        if len(self._at_shares) < len(shares):
+            shares = shares[self._at_shares].mean(axis=0)
+        return found + np.log(np.maximum(shares, LEAST)) + log_orders - self._log_possible
 
     def _figures(self, arranged: Arrangements) -> int:
         """Numbers that are computed for each draw: of members by class, and of arrangements."""
@@ -179,27 +199,36 @@ class HouseholdEvaluator:
     ----------
     run, population_size
         As for `household_risk`.
-    num_draws
+    num_draws, num_shares
         As for `CoarserCompositions`.
     key
         Used once.
     """
 
-    def __init__(self, run: HouseholdsRun, population_size: int, num_draws: int, key: jax.Array):
+    def __init__(
+        self,
+        run: HouseholdsRun,
+        population_size: int,
+        num_draws: int,
+        key: jax.Array,
+        num_shares: int | None = None,
+    ):
         key_possible, key_shares = Keys(key)
         self._laws, generator = Laws(sample_law(run)), numpy_generator(key_shares)
-        self._sample = CoarserCompositions(self._laws, num_draws, key_possible, generator)
+        more = num_draws, key_possible, generator, num_shares
+        self._sample = CoarserCompositions(self._laws, *more)
         self._rest, rest = self._sample, unsampled_law(run)
         if rest is not self._laws.run:
-            self._rest = CoarserCompositions(Laws(rest), num_draws, key_possible, generator)
+            self._rest = CoarserCompositions(Laws(rest), *more)
         self.run, self.draws = self._laws.run, self._sample.draws
         self.num_new = population_size - self.run.table.n
         self._numbers: dict[tuple[int, bytes], int] = {}
+        self._numbered: dict[tuple[int, bytes], np.ndarray] = {}
         self._known: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = {}
 
-    def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """(n,) households of the sample with each household's coarser composition."""
-        return self._sample.arranger.members.grouped(labels_of(coarsening)).sharing
+    def sharing(self, coarsening: Recoding, among: np.ndarray | None = None) -> np.ndarray:
+        """Households of the sample, or of some (m,), with each one's coarser composition."""
+        return self._sample.arranger.members.grouped(labels_of(coarsening), among).sharing
 
     def can_evaluate(self, coarsening: Recoding) -> bool:
         """Whether there are few enough values of heads to sum over."""
@@ -244,7 +273,9 @@ class HouseholdEvaluator:
         grouped = self._sample.arranger.members.grouped(labels_of(finest))
         _, first = np.unique(grouped.of_household, return_index=True)
         unseen = [of_households for of_households, *_ in simulated_unseen(self._laws, key_unseen)]
-        posterior = OverdispersionPosterior(grouped.counts, np.concatenate(unseen))
+        posterior = OverdispersionPosterior(
+            grouped.counts, np.concatenate(unseen), prior=OF_COMPOSITIONS
+        )
         b, generator = np.exp(self.coarser(finest, first)[0]), numpy_generator(key_draw)
         blocks = [indices for indices, _ in blocks_of_draws(len(b), len(first))]
         drawn = [posterior.draw(generator, b[indices])[0] for indices in blocks]
@@ -254,12 +285,19 @@ class HouseholdEvaluator:
     def _keys(self, labels: Labels, rows: np.ndarray) -> list[tuple[int, bytes]]:
         """What a coarsening makes of each household: the levels that each value may be."""
         members = self._sample.arranger.members
-        numbers = np.empty(members.codes.shape, np.int32)
-        for j, of in enumerate(labels):
+        _, person = members.persons(rows)
+        columns = zip(labels, members.codes[person].T, strict=True)
+        numbers = np.stack([self._groups(j, of)[x] for j, (of, x) in enumerate(columns)], axis=1)
+        end = np.cumsum(members.sizes[rows])
+        ranges = zip(rows.tolist(), end - members.sizes[rows], end, strict=True)
+        return [(row, numbers[low:high].tobytes()) for row, low, high in ranges]
+
+    def _groups(self, j: int, of: np.ndarray) -> np.ndarray:
+        """Number of the set of levels of variable j that each level is one with."""
+        if (key := (j, of.tobytes())) not in self._numbered:
             groups = [
                 self._numbers.setdefault((j, (of == label).tobytes()), len(self._numbers))
                 for label in range(int(of.max()) + 1)
             ]
-            numbers[:, j] = np.array(groups, np.int32)[of][members.codes[:, j]]
-        ends = members.start + members.sizes
-        return [(int(row), numbers[members.start[row] : ends[row]].tobytes()) for row in rows]
+            self._numbered[key] = np.array(groups, np.int32)[of]
+        return self._numbered[key]

@@ -62,7 +62,13 @@ from bnp_models.risk.household_probabilities import (
     Parameters,
     simulated_unseen,
 )
-from bnp_models.risk.overdispersion import TIES, OverdispersionPosterior
+from bnp_models.risk.overdispersion import (
+    OF_COMPOSITIONS,
+    OF_RECORDS,
+    TIES,
+    OverdispersionPosterior,
+    Prior,
+)
 from bnp_models.risk.population import PopulationRisk, checked_thin
 from bnp_models.risk.taus import RiskSums
 
@@ -345,6 +351,8 @@ class _Unit(NamedTuple):
     """Probabilities of the cells of the table for a unit of the sample."""
     of_rest: LogProbability
     """Probabilities of the same cells for a unit that is not in the sample."""
+    prior: Prior
+    """Prior of the correction for overdispersion."""
 
     def evaluated(self, sample: Parameters, rest: Parameters, asked: np.ndarray) -> Block:
         """Evaluate the cells at a block of draws of both distributions.
@@ -368,7 +376,9 @@ class _Unit(NamedTuple):
     ) -> RiskSums:
         """Make the sums to which blocks of so many (chains, draws) are added."""
         cells = self.table.tabulated
-        posterior = None if unseen is None else OverdispersionPosterior(cells.counts, unseen)
+        posterior = None
+        if unseen is not None:
+            posterior = OverdispersionPosterior(cells.counts, unseen, prior=self.prior)
         num_new = self.size - self.table.n
         return RiskSums(
             cells, num_new, generator, posterior, ties == "on", all_records=True, shape=shape,
@@ -390,10 +400,10 @@ def _units(
     """
     table, persons = laws.run.table, laws.run.table.persons
     chosen, log_orders = table.select(found.first), found.log_orders
-    of_both = (one.of_households(chosen, log_orders) for one in (laws, rest))
-    units = [_Unit(found.records, int(population_size), *of_both)]
+    of_sample, of_rest = (one.of_households(chosen, log_orders) for one in (laws, rest))
+    units = [_Unit(found.records, int(population_size), of_sample, of_rest, OF_COMPOSITIONS)]
     if knows_persons(laws.data):
         codes = persons.tabulated.codes
-        both = (one.of_persons(codes) for one in (laws, rest))
-        units.append(_Unit(persons, num_persons, *both))
+        of_sample, of_rest = (one.of_persons(codes) for one in (laws, rest))
+        units.append(_Unit(persons, num_persons, of_sample, of_rest, OF_RECORDS))
     return units

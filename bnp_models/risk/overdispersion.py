@@ -46,15 +46,39 @@ MODEL_HOLDS = 1e8
 # Grid of exponents and shapes; the last shape means no overdispersion.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
-LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
-"""Location and scale of the prior: log10 of the shape, and exponent
-(experiments/accuracy/layer_prior)."""
-
 DEGREES_OF_FREEDOM = 4.0
 """Degrees of freedom of the prior, a bivariate t distribution with uncorrelated components."""
 
 PROBABILITY_MODEL_HOLDS = 0.05
 """Prior probability that the model holds without overdispersion."""
+
+
+class Prior(NamedTuple):
+    """Prior of shape and exponent: location and scale of each."""
+
+    log10_shape: tuple[float, float]
+    """Location and scale of log10 of the shape."""
+    exponent: tuple[float, float]
+    """Location and scale of the exponent."""
+
+    def log_probabilities(self) -> np.ndarray:
+        """Log probability (G,) of every pair of the grid, of which the last means none."""
+        pairs = [
+            (np.log10(shape), exponent) for exponent, shapes in _BLOCKS[:-1] for shape in shapes
+        ]
+        location, scale = np.transpose(self)
+        distance = np.sum(((np.array(pairs) - location) / scale) ** 2, axis=1)
+        density = (1 + distance / DEGREES_OF_FREEDOM) ** (-(DEGREES_OF_FREEDOM + 2) / 2)
+        present = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
+        return np.log(np.append(present, PROBABILITY_MODEL_HOLDS))
+
+
+OF_RECORDS = Prior((1.06, 0.87), (0.53, 0.21))
+"""Prior for records, from nine populations (experiments/accuracy/layer_prior)."""
+
+OF_COMPOSITIONS = Prior((-0.03, 0.5), (0.42, 0.2))
+"""Prior for compositions of households, from three populations
+(experiments/accuracy/household_risk)."""
 
 LIKELIHOOD_POWER = 0.5
 """Power of the likelihood of the sample's counts."""
@@ -90,6 +114,8 @@ class OverdispersionPosterior:
     """(S,) model's probabilities of the cells of simulated records that the sample has not."""
     incomplete: int = 0
     """Records of the sample with missing values, which are in none of its cells."""
+    prior: Prior = OF_RECORDS
+    """Prior of shape and exponent."""
 
     @classmethod
     def of(
@@ -136,12 +162,7 @@ class OverdispersionPosterior:
     @cached_property
     def log_prior(self) -> np.ndarray:
         """Log prior probability (G,) of every pair of the grid."""
-        shape, exponent = (x[:-1] for x in self.grid)
-        distance = ((np.log10(shape) - LOG10_SHAPE[0]) / LOG10_SHAPE[1]) ** 2
-        distance += ((exponent - EXPONENT[0]) / EXPONENT[1]) ** 2
-        density = (1 + distance / DEGREES_OF_FREEDOM) ** (-(DEGREES_OF_FREEDOM + 2) / 2)
-        present = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
-        return np.log(np.append(present, PROBABILITY_MODEL_HOLDS))
+        return self.prior.log_probabilities()
 
     def probabilities(self, b: np.ndarray) -> np.ndarray:
         """Posterior probability (D, G) of every pair of the grid, given the model's b (D, C)."""

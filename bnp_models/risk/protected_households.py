@@ -6,7 +6,6 @@ is that of the coarser composition without this variable. How many persons it ha
 original values are a possible completion, so that the rules that households keep still hold.
 """
 
-import jax
 import numpy as np
 
 from bnp_models.data.recoding import Merged, Recoding
@@ -24,9 +23,9 @@ class ProtectedHouseholds(ProtectedRisks):
 
     unit = "household"
 
-    def _set_up(self, run, population_size: int, num_draws: int, key: jax.Array) -> None:
+    def _set_up(self, run, population_size, num_draws, key, num_shares) -> None:
         check_households(run.model, run.table, population_size)
-        self._households = HouseholdEvaluator(run, population_size, num_draws, key)
+        self._households = HouseholdEvaluator(run, population_size, num_draws, key, num_shares)
         self._evaluator = self._households
         self.table = self._households.run.table.persons
 
@@ -41,9 +40,9 @@ class ProtectedHouseholds(ProtectedRisks):
         one = Merged.together(name, labels[j], [range(len(labels[j]))])
         return Recoding.of(coarsening.original, {**others, name: one})
 
-    def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """(n,) number of households with the composition of each on a key, itself included."""
-        return self._households.sharing(coarsening)
+    def sharing(self, coarsening: Recoding, among: np.ndarray | None = None) -> np.ndarray:
+        """Number of households, or of some (m,), with each one's composition on a key."""
+        return self._households.sharing(coarsening, among)
 
     def listable(self, coarsening: Recoding, rows: np.ndarray) -> bool:
         """Whether there are few enough values of heads to sum over."""

@@ -41,6 +41,8 @@ class ProtectedRisks:
         Largest number of draws of the run that are evaluated; they are evenly spaced.
     key
         Used once.
+    num_shares
+        For households under rules: as for `CoarserCompositions`.
     """
 
     unit = "record"
@@ -54,9 +56,10 @@ class ProtectedRisks:
         overdispersion: bool,
         num_draws: int,
         key: jax.Array,
+        num_shares: int | None = None,
     ):
         key_cells, key_overdispersion, key_counts = Keys(key, 3)
-        self._set_up(run, population_size, num_draws, key_cells)
+        self._set_up(run, population_size, num_draws, key_cells, num_shares)
         self._num_new = self._evaluator.num_new
         self._overdispersion = (
             self._evaluator.draw_overdispersion(key_overdispersion) if overdispersion else None
@@ -71,7 +74,7 @@ class ProtectedRisks:
         size = (REPEATS, self.num_draws, len(self._finest))
         self._uniform = self._generator.random(size, np.float32)
 
-    def _set_up(self, run, population_size: int, num_draws: int, key: jax.Array) -> None:
+    def _set_up(self, run, population_size, num_draws, key, num_shares) -> None:
         """Make the evaluator, and `table`, the records of which changes are chosen."""
         self._records = Evaluator.of(
             run, population_size, lambda law: law.spaced_parameters(num_draws)
@@ -143,9 +146,10 @@ class ProtectedRisks:
         """(m,) bool: whether each record is alone in the sample with its values on a key."""
         return self.sharing(coarsening)[rows] == 1
 
-    def sharing(self, coarsening: Recoding) -> np.ndarray:
-        """(n,) number of records with the values that each record has on a key, itself included."""
-        codes = coarsening.coarser_codes(self.table.codes)
+    def sharing(self, coarsening: Recoding, among: np.ndarray | None = None) -> np.ndarray:
+        """Number of records, or of some (m,), with the values of each on a key, itself included."""
+        codes = self.table.codes if among is None else self.table.codes[among]
+        codes = coarsening.coarser_codes(codes)
         cells = group_cells(codes, coarsening.schema.num_levels)
         return cells.counts[cells.record_cell]
 

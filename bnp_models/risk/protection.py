@@ -43,6 +43,7 @@ from bnp_models.risk.recoding import (
     importance_of,
     ordered_variables,
 )
+from bnp_models.risk.recoding_search import RecodingSearch
 from bnp_models.risk.released import Released, release
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.units import Targets, Units, by_record
@@ -51,8 +52,8 @@ from bnp_models.risk.verdict import Limits, Verdict, figures_of_draws, judge
 SCAN_DRAWS, NUM_DRAWS = 50, 200
 """Draws of a run at which recodings are compared, and at which the result is evaluated."""
 
-# Records with less than this share of the risk are left out when recodings are compared.
-_LEFT_OUT = 1e-3
+SCAN_SHARES = 2
+"""Draws at which shares of possible households are estimated when recodings are compared."""
 
 _PROTECT = 0x50524F54
 
@@ -220,7 +221,7 @@ class Protection:
         """
         return release(
             self.table, self.recoded, self.suppressed_values, self.frame(), frame, carry,
-            link or {},
+            link or {}, self.of_household,
         )  # fmt: skip
 
     def apply(
@@ -361,13 +362,12 @@ def protect(
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
     made = partial(_risks_of(run), run, population_size, overdispersion=ties == "on")
-    scan, risks = (
-        made(num_draws=number, key=of)
-        for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
-    )
+    scan = made(num_draws=SCAN_DRAWS, key=key_scan, num_shares=SCAN_SHARES)
+    risks = made(num_draws=NUM_DRAWS, key=key_result)
     unchanged = Recoded.unchanged(table, hierarchies_of(run.model), no_merge, units.needed)
     recoded, recodings = asked_steps(recode, unchanged, weight)
     in_order = ordered_variables(table.schema, ordered)
+    search = RecodingSearch(scan, units, limits, weight, in_order)
     most = int(max_suppressed * units.number)
     while True:
         few, rare = wanted.suppress(recoded, weight, most)
@@ -379,7 +379,7 @@ def protect(
         if not few:
             step = _next_towards(recoded, wanted, weight, in_order)
         elif not found.met:
-            step = _next_step(scan, recoded, limits, weight, in_order)
+            step = search.next(recoded)
         if step is None:
             break
         recoded, steps = step
@@ -429,37 +429,6 @@ def _next_towards(
     now = wanted.number_missed(recoded)
     found = ((now - wanted.number_missed(step[-1]), *step) for step in recoded.steps(ordered))
     return cheapest(recoded, weight, (one for one in found if one[0] > 0))
-
-
-def _next_step(
-    scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
-) -> tuple[Recoded, list[Step]] | None:
-    """Step with the least loss of information for its reduction of risk; None if none is left."""
-    rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
-    r1 = scan.of_rows(recoded.coarsening, rows)[0]
-    order = np.argsort(-r1.mean(axis=0))
-    carried = np.cumsum(r1.mean(axis=0)[order])
-    count = int(np.searchsorted(carried, (1 - _LEFT_OUT) * carried[-1])) + 1 if len(rows) else 0
-    rows = np.sort(rows[order[:count]])
-    now = _above(scan, r1, limits)
-
-    def gains():
-        for j, merges, candidate in recoded.steps(ordered):
-            alone = rows[scan.uniques(candidate.coarsening, rows)]
-            if scan.listable(candidate.coarsening, alone):
-                left = _above(scan, scan.of_rows(candidate.coarsening, alone)[0], limits)
-                if now - left > _LEFT_OUT * now:
-                    yield now - left, j, merges, candidate
-
-    return cheapest(recoded, weight, gains())
-
-
-def _above(scan: ProtectedRisks, r1: np.ndarray, limits: Limits) -> float:
-    """Risk that recodings must reduce, of r_1 (draws, m): tau_1, or the excess of records over
-    their own limit."""
-    if limits.max_tau1 is not None:
-        return float(r1.mean(axis=0).sum())
-    return float(np.maximum(scan.upper_means(r1) - limits.max_risk, 0).sum())
 
 
 def _file_risk(

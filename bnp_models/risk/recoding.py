@@ -6,6 +6,7 @@ This equals the mean over the records of log2(share of the new level / share of 
 loss of a suppressed value, log2(1 / its share), is on the same scale and can be added.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -90,6 +91,25 @@ class Recoded:
         return Recoding.of(schema, changed)
 
     @cached_property
+    def numbered(self) -> Recoding:
+        """The recoding with numbers for labels, which is made sooner."""
+        schema, kept = self.table.schema, self.kept
+        codes = tuple(self._levels[j] for j in kept)
+        levels = tuple(tuple(range(int(of.max()) + 1)) for of in codes)
+        left = Schema(tuple(schema.variables[j] for j in kept), levels)
+        return Recoding(schema, left, tuple(kept), codes, {})
+
+    @cached_property
+    def _levels(self) -> list[np.ndarray]:
+        """For each variable, the number of each code's group; 0 for all codes if it is dropped."""
+        found = [np.zeros(size, np.int32) for size in self.table.schema.num_levels]
+        for of, groups in zip(found, self.groups, strict=True):
+            if groups is not None:
+                codes = np.fromiter(itertools.chain.from_iterable(groups), int, len(of))
+                of[codes] = np.repeat(np.arange(len(groups)), list(map(len, groups)))
+        return found
+
+    @cached_property
     def records(self) -> Microdata:
         """The recoded records."""
         table = self.coarsening.coarser(self.table)
@@ -145,12 +165,10 @@ class Recoded:
     def loss(self, importance: np.ndarray) -> float:
         """Lost information in bits a record, given the importance of each variable (J,)."""
         total = 0.0
-        for j, groups in enumerate(self.groups):
-            every = (tuple(range(self.table.schema.num_levels[j])),)
-            for group in groups or every:
-                counts = self._counts[j][list(group)]
-                counts = counts[counts > 0]
-                total += importance[j] * float(counts @ np.log2(counts.sum() / counts))
+        for weight, counts, of in zip(importance, self._counts, self._levels, strict=True):
+            together = np.bincount(of, counts)[of]
+            seen = counts > 0
+            total += weight * float(counts[seen] @ np.log2(together[seen] / counts[seen]))
         return total / self.table.n
 
     def costs(self, importance: np.ndarray) -> np.ndarray:

@@ -74,7 +74,8 @@ class ReleasedColumn(NamedTuple):
     """Whether the column is a key variable, is changed as one is (linked), or is as it was
     in the sample."""
     sample_uniques: int
-    """Number of records whose values of the key variables and this column no other record has."""
+    """Number of records, or of households, whose values of the key variables and this column no
+    other has."""
 
 
 class ReadBack(NamedTuple):
@@ -108,9 +109,9 @@ class Released:
     """The protected file."""
     columns: tuple[ReleasedColumn, ...]
     sample_uniques: int
-    """Number of records whose values of all columns no other record has."""
+    """Number of records, or of households, whose values of all columns no other has."""
     uniques_of_keys: int
-    """Number of records whose values of the key variables no other record has."""
+    """Number of records, or of households, whose values of the key variables no other has."""
     read_back: tuple[ReadBack, ...]
     """Columns that tell of changes, or nearly determine a variable that was changed."""
     related: tuple[str, ...]
@@ -124,6 +125,8 @@ class Released:
     merged_told: int
     """Merged or dropped values of records that other key variables do not tell, and another column
     does."""
+    unit: str = "record"
+    """What is unique or not: "record" or "household"."""
 
     def judge(self, verdict: Verdict) -> Verdict:
         """Return the verdict on the file as it is released, given that on its key variables."""
@@ -145,7 +148,7 @@ class Released:
             if (number := roles[name].sample_uniques) > self.uniques_of_keys:
                 release = None if release else release
                 reasons.append(
-                    f"{number:,} records are unique in the sample by the key variables and "
+                    f"{number:,} {self.unit}s are unique in the sample by the key variables and "
                     f"{quoted(name)}, which tells more than a key variable does; by the key "
                     f"variables alone, for which the risk is estimated, {self.uniques_of_keys:,} "
                     f"are; make {quoted(name)} the key variable, or leave it out"
@@ -276,6 +279,7 @@ def release(
     frame: pd.DataFrame,
     carry: Sequence[str],
     link: Mapping[str, str],
+    of_household: np.ndarray | None = None,
 ) -> Released:
     """Make the file that is released, and measure what it tells.
 
@@ -292,6 +296,9 @@ def release(
     link
         By column that is changed as a key variable is, the key variable: it is suppressed where
         this is, its values of merged levels become one, and it is dropped with it.
+    of_household
+        (n,) household of each record, if they are persons whose households are protected: unique or
+        not are then the households, by the values of all their persons.
     """
     keys = table.schema.variables
     check_columns(frame, carry, link, keys)
@@ -315,7 +322,7 @@ def release(
     order += [name for name in kept if name not in order]
     made = {x: protected[x].astype(object) if x in kept else values[x] for x in order}
     released = pd.DataFrame({x: of.to_numpy() for x, of in made.items()})
-    uniques = _Uniques(recoded.records, suppressed, columns | of_uniques, masks)
+    uniques = _Uniques(recoded.records, suppressed, columns | of_uniques, masks, of_household)
     roles: dict[str, Role] = dict.fromkeys(carry, "carried")
     roles |= dict.fromkeys(link, "linked")
     read_back, told_of, merged_of = _read_back(table, recoded, suppressed, columns)
@@ -340,6 +347,7 @@ def release(
         suppressed_told=int((told_of[False] & ~told_of[True]).sum()),
         suppressed_told_by_keys=int(told_of[True].sum()),
         merged_told=int((merged_of[False] & ~merged_of[True]).sum()),
+        unit="record" if of_household is None else "household",
     )
 
 
@@ -371,7 +379,7 @@ def _linked(values: pd.Series, table: Microdata, recoded: Recoded, j: int) -> pd
 
 
 class _Uniques:
-    """Number of records that are unique by the key variables and more columns."""
+    """Number of records, or households, that are unique by the key variables and more columns."""
 
     def __init__(
         self,
@@ -379,17 +387,24 @@ class _Uniques:
         suppressed: np.ndarray,
         columns: Mapping[str, Column],
         masks: Mapping[str, np.ndarray],
+        of_household: np.ndarray | None,
     ):
         self.records, self.suppressed = records, suppressed
-        self.columns, self.masks = columns, masks
+        self.columns, self.masks, self.of_household = columns, masks, of_household
 
     def __call__(self, names: Iterable[str]) -> int:
-        """Number of records whose values of the key variables and these columns no other has."""
+        """Number of units whose values of the key variables and these columns no other has."""
         names = list(names)
         codes = [self.records.codes, *(self.columns[name].codes[:, None] for name in names)]
         sizes = [*self.records.schema.num_levels, *(len(self.columns[x].labels) for x in names)]
         mask = np.column_stack([self.suppressed, *(self.masks[name] for name in names)])
-        rows = Rows(np.column_stack(codes), np.ones(len(mask), int), sizes)
+        of_household = self.of_household
+        rows = Rows(
+            np.column_stack(codes), np.ones(len(mask), int), sizes, of_household=of_household
+        )
+        if of_household is not None:
+            # All persons of a household lose a value together.
+            mask = mask[np.unique(of_household, return_index=True)[1]]
         number = 0
         for pattern, where in patterns(mask):
             number += int((rows.alike(np.flatnonzero(~pattern).tolist())[where] == 1).sum())

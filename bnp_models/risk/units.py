@@ -38,6 +38,13 @@ class Units(NamedTuple):
         """Number of units."""
         return self.table.n if self.of_household is None else int(self.of_household.max()) + 1
 
+    def with_levels(self, j: int, codes: Sequence[int]) -> np.ndarray:
+        """(n,) bool: whether a unit has one of these codes of a variable."""
+        asked = np.zeros(self.table.schema.num_levels[j], bool)
+        asked[list(codes)] = True
+        found = asked[self.table.codes[:, j]]
+        return found if self.of_household is None else np.bincount(self.of_household, found) > 0
+
     def costs(self, importance: np.ndarray) -> np.ndarray:
         """Cost of suppressing each variable (J',), or (n, J') in all persons of each household."""
         if self.of_household is None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes
 from bnp_models.data.households import Households
-from bnp_models.data.label_numbers import read_numbers
-from bnp_models.data.messages import quoted
+from bnp_models.data.label_numbers import OwnLevel, read_numbers
+from bnp_models.data.messages import as_option, quoted
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -123,6 +123,7 @@ class HouseholdView(View):
         self.schema, self.xp, self._columns = schema, xp, columns
         self._household = xp.asarray(household_codes)
         self._members = xp.asarray(member_codes)
+        self._persons: dict[str, Any] = {}
         self.size = self._members.shape[-2] + schema.num_heads
 
     def code(self, variable: str):
@@ -157,6 +158,12 @@ class HouseholdView(View):
     def person_codes(self, variable: str):
         """Return the (..., h) codes of a variable of persons, the head's first if it is not a
         member."""
+        if variable not in self._persons:
+            self._persons[variable] = self._person_codes(variable)
+        return self._persons[variable]
+
+    def _person_codes(self, variable: str):
+        """Return what `person_codes` keeps."""
         schema, xp = self.schema, self.xp
         if variable not in schema.personal:
             raise unknown_variable(variable, schema.personal, "person variable")
@@ -296,6 +303,14 @@ def label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...
     return table
 
 
+def _number_after_all(variable: str, label: Label) -> str:
+    """What to say of a number that was taken for a code."""
+    if not isinstance(label, OwnLevel):
+        return ""
+    option = as_option([f"{variable}={label}"])
+    return f"; it was taken for a code; if it is a number, say --number {option}"
+
+
 @lru_cache(maxsize=256)
 def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the (L,) least and largest number that each label of a variable stands for.
@@ -310,7 +325,7 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
         if interval is None:
             raise MicrodataError(
                 f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
-                "such as 7, '5-9', '85+' or 'under 5'",
+                f"such as 7, '5-9', '85+' or 'under 5'{_number_after_all(variable, label)}",
                 column=variable,
             )
         low, high = interval

@@ -123,13 +123,18 @@ def log_member_probability(
 
 def _log_shared_probability(tables, omega, rows):
     """Result (N, F) of `log_member_probability` if household classes share the member classes."""
-    weight, log_scale = _shared_weights(tables, rows)
+    weight, log_scale = member_class_weights(tables, rows)
     total = jnp.matmul(weight, omega.T, precision=lax.Precision.HIGHEST)
     return jnp.log(jnp.maximum(total, jnp.finfo(omega.dtype).tiny)) + log_scale[:, None]
 
 
-def _shared_weights(tables, rows):
-    """(N, S) probability of each member's values by shared member class, and its log scale (N,)."""
+def member_class_weights(
+    tables: list[Float[Array, "_ 1 S"]], rows: Int[Array, "T N"]
+) -> tuple[Float[Array, "N S"], Float[Array, " N"]]:
+    """Probability of each member's values in each shared member class, and the log of its scale.
+
+    Arguments as for `log_member_probability`.
+    """
     weight, log_scale = jnp.ones((), tables[0].dtype), jnp.zeros((), tables[0].dtype)
     for table, row in zip(tables, rows, strict=True):
         scaled, log_largest = _scale(table[:, 0], 1, len(tables))
@@ -252,7 +257,7 @@ def draw_member_classes(
     """
     num_classes, num_nested = omega.shape
     if tables[0].shape[1] < num_classes:
-        weight = _shared_weights(tables, rows)[0] * omega.at[g].get(mode="promise_in_bounds")
+        weight = member_class_weights(tables, rows)[0] * omega.at[g].get(mode="promise_in_bounds")
     else:
         weight = jnp.ones((), omega.dtype)
         for table, row in zip(_weighted(tables, omega), rows, strict=True):

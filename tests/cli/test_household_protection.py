@@ -136,7 +136,8 @@ def test_each_composition_has_k_households(folder, tmp_path):
     ("more", "message"),
     [
         ([], "no limit is given"),
-        (["--max-tau1", "1", "--refit"], "--refit: cannot be used with --household"),
+        (["--max-tau1", "1", "--refit", "--rules", "RULES"], "--refit: the rules describe"),
+        (["--max-tau1", "1", "--refit", "--weights", "persons"], "--refit: cannot be used with"),
         (
             ["--max-tau1", "1", "--recode", "drop:age;drop:relate"],
             "keep at least one that describes",
@@ -149,8 +150,11 @@ def test_each_composition_has_k_households(folder, tmp_path):
     ],
 )
 def test_refusals(folder, tmp_path, capsys, more, message):
+    more = [str(folder / "rules.yaml") if word == "RULES" else word for word in more]
     words = command(folder, tmp_path / "out", *more)
     words[words.index("--drop") + 1] = "area" if "income" in more else "income,area"
+    if "--weights" in more:
+        words[words.index("--household-variables") + 1] = "tenure"
     assert main(words) == 2
     assert message in one_line(capsys)
     assert not (tmp_path / "out").exists()
@@ -185,6 +189,44 @@ def test_a_run_that_is_repeated(folder, tmp_path):
     for name in ("protected.csv", "changes.json"):
         assert (one / name).read_bytes() == (other / name).read_bytes()
     assert "income" in pd.read_csv(one / "protected.csv")
+
+
+@pytest.mark.parametrize(
+    ("recode", "relative"),
+    [
+        ("merge:age=0+5", []),
+        pytest.param("drop:age", ["--relative", "age"], marks=pytest.mark.long),
+    ],
+)
+def test_new_chains_on_the_protected_households(folder, tmp_path, recode, relative):
+    out = tmp_path / "out"
+    limits = ["--max-tau1", "1.5", "--suppress", "0.1", "--recode", recode]
+    assert main(command(folder, out, *limits, "--refit", *relative)) == 0
+    changes = json.loads((out / "changes.json").read_text())
+    after, again = changes["after"], changes["refitted"]
+    assert changes["recodings"][0]["variable"] == "age"
+    assert again["sample_uniques"] == after["sample_uniques"]
+    assert again["loss"] == after["loss"]
+    if not relative:
+        assert after["sample_uniques"] > 0 and again["tau1"] != after["tau1"]
+    assert abs(again["tau1"]["mean"] - after["tau1"]["mean"]) < 2
+    assert "new chains" in (out / "report.html").read_text()
+
+
+def test_columns_beside_the_keys_are_judged_by_households(folder, tmp_path):
+    """The income of each person makes more households unique."""
+    out = tmp_path / "out"
+    words = command(folder, out, "--max-tau1", "2", "--suppress", "0", "--carry", "income")
+    words[words.index("--drop") + 1] = "area"
+    assert main(words) == 0
+    protected = pd.read_csv(out / "protected.csv", dtype=str)
+    released = json.loads((out / "changes.json").read_text())["released"]
+    keys = [x for x in protected if x not in ("hid", "income")]
+    alone = [(compositions(protected, names) == 1).sum() for names in (keys, [*keys, "income"])]
+    assert 0 < alone[0] < alone[1] == released["sample_uniques"]
+    found = {one["column"]: one["sample_uniques"] for one in released["columns"]}
+    assert found == dict.fromkeys(keys, alone[0]) | {"income": alone[1]}
+    assert f"{alone[1]} households are unique in the sample" in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,46 @@ def test_under_rules_only_possible_households_count(case, text, monkeypatch):
     assert np.abs(z[:, ~may_break]).max(initial=0) < 1
 
 
+@pytest.mark.parametrize(("case", "text"), RULED)
+def test_compositions_without_impossible_households_are_listed(case, text, monkeypatch):
+    """Where the head is known: by the exact share of possible households, 1 or less."""
+    coarse = Coarse(case, text)
+    compositions, labels, rows = coarse.compositions, coarse.labels, coarse.first
+    may_break = compositions.may_break_rules(labels, rows)
+    share = coarse.p / np.exp(compositions._evaluated(labels, rows, False))
+    np.testing.assert_allclose(share[:, ~may_break], 1, rtol=1e-4)
+    if compositions.arranger.head_is_known(labels):
+        assert (share[:, may_break] < 1 - 1e-4).all()
+    monkeypatch.setattr(possible_shares, "MAX_LISTED", 0)
+    none_listed = compositions.may_break_rules(labels, rows)
+    assert (may_break <= none_listed).all()
+
+
+def test_listing_spares_simulations(monkeypatch):
+    coarse = Coarse("tables, a head", "merge:age=1+2")
+    number = []
+    for most in (2**10, 0):
+        monkeypatch.setattr(possible_shares, "MAX_LISTED", most)
+        number.append(coarse.compositions.may_break_rules(coarse.labels, coarse.first).sum())
+    assert 0 < number[0] < number[1]
+
+
+def test_shares_at_a_few_draws_are_those_of_all(monkeypatch):
+    """The share at the middle draw holds for both."""
+    monkeypatch.setattr(possible_shares, "SIMULATED", 4000)
+    coarse = Coarse("tables, a head", "drop:age")
+    law = dataclasses.replace(bnp.inference.unsampled_law(coarse.exact.run), table=coarse.table)
+    few = CoarserCompositions(
+        Laws(law), 100, jax.random.key(0), numpy_generator(jax.random.key(1)), num_shares=1
+    )
+    all_ = np.exp(few._evaluated(coarse.labels, coarse.first, False))
+    share = np.exp(few._evaluated(coarse.labels, coarse.first, True)) / all_
+    exact = (coarse.p / all_)[1]
+    error = np.sqrt(exact * np.maximum(1 - exact, 0) / 4000)
+    assert np.abs((share - exact) / (error + 1e-4)).max() < Z_LIMIT
+    assert np.abs(coarse.p / all_ - exact).max() > 0.01
+
+
 def test_households_that_rules_exclude_are_seen(monkeypatch):
     """Their share is not nearly one, so that leaving it out would be an error."""
     monkeypatch.setattr(possible_shares, "SIMULATED", 4000)
@@ -164,15 +204,17 @@ def _levels_for_codes(patch):
 def _finer_orders(patch):
     right = Members.grouped
 
-    def grouped(self, labels):
+    def grouped(self, labels, rows=None):
         finest = [np.arange(len(of)) for of in labels]
-        return right(self, labels)._replace(log_orders=right(self, finest).log_orders)
+        return right(self, labels, rows)._replace(log_orders=right(self, finest, rows).log_orders)
 
     patch.setattr(Members, "grouped", grouped)
 
 
 def _not_merged(patch):
-    patch.setattr(arrangements, "merged", lambda log_p, labels: log_p)
+    patch.setattr(
+        arrangements, "merged", lambda log_p, labels, levels: log_p[:, levels].astype(float)
+    )
 
 
 PLANTED = {

@@ -14,7 +14,9 @@ from bnp_models import NDPMPM
 from bnp_models.data.compositions import compositions_of, num_compositions
 from bnp_models.report.households import render_household_report
 from bnp_models.risk import households
+from bnp_models.risk.coarser_compositions import HouseholdEvaluator
 from bnp_models.risk.household_probabilities import Laws, simulated_unseen
+from bnp_models.risk.overdispersion import OF_COMPOSITIONS, OF_RECORDS, OverdispersionPosterior
 
 UNKNOWN = ("relative rules", "no closed form", "weights, no closed form")
 
@@ -230,6 +232,23 @@ def test_the_correction_for_overdispersion_is_made_where_it_is_asked_for(simulat
         pairs = records[["r_household", "r1"]].to_numpy().tolist()
         assert pairs == sorted(pairs, reverse=True) and records["r1"].nunique() > 1
     assert risk.num_persons == round(NUM_HOUSEHOLDS * run.table.num_persons / run.table.n)
+
+
+def test_compositions_have_a_prior_of_their_own(simulated, monkeypatch):
+    """Of the correction for overdispersion; persons have that of records."""
+    run = simulated["no rules"].exact.run
+    asked = []
+
+    def log_prior(posterior):
+        asked.append(posterior.prior)
+        return posterior.prior.log_probabilities()
+
+    monkeypatch.setattr(OverdispersionPosterior, "log_prior", property(log_prior))
+    bnp.household_risk(run, NUM_HOUSEHOLDS)
+    assert list(dict.fromkeys(asked)) == [OF_COMPOSITIONS, OF_RECORDS]
+    asked.clear()
+    HouseholdEvaluator(run, 100, 100, jax.random.key(0)).draw_overdispersion(jax.random.key(1))
+    assert set(asked) == {OF_COMPOSITIONS}
 
 
 def test_a_key_of_ones_own(simulated):

@@ -106,13 +106,11 @@ def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
     np.testing.assert_allclose(rarer, rare, rtol=1e-6)
 
 
-def test_the_prior_is_a_t_law_on_the_grid():
-    layer = OverdispersionPosterior(np.array([1]), np.array([1.0]))
+@pytest.mark.parametrize("prior", [overdispersion.OF_RECORDS, overdispersion.OF_COMPOSITIONS])
+def test_the_prior_is_a_t_law_on_the_grid(prior):
+    layer = OverdispersionPosterior(np.array([1]), np.array([1.0]), prior=prior)
     shape, exponent = layer.grid
-    (at_shape, of_shape), (at_exponent, of_exponent) = (
-        overdispersion.LOG10_SHAPE,
-        overdispersion.EXPONENT,
-    )
+    (at_shape, of_shape), (at_exponent, of_exponent) = prior
     law = stats.multivariate_t(
         [at_shape, at_exponent],
         np.diag([of_shape**2, of_exponent**2]),

@@ -1,5 +1,6 @@
 """Protected files of households, against all households that agree with what is left of them."""
 
+import dataclasses
 from functools import lru_cache
 
 import jax
@@ -15,7 +16,9 @@ from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.risk.protected_households import ProtectedHouseholds
 from bnp_models.risk.protection import _file_risk
 from bnp_models.risk.recoding import Recoded
+from bnp_models.risk.recoding_search import RecodingSearch
 from bnp_models.risk.units import Units
+from bnp_models.risk.verdict import Limits
 
 POPULATION = 60
 CASES = ("no rules", "a head", "tables, a head", "relative", "weights, a head", "sizes, a head")
@@ -131,6 +134,101 @@ def test_the_first_recoding_costs_least_for_what_it_takes_off_the_risk():
             prices[table.schema.table.variables[j]] = candidate.loss(ones) / gain
     assert len(prices) > 1
     assert found.recodings[0].variable == min(prices, key=prices.get)
+
+
+@pytest.mark.parametrize("case", ["guests, a head", "relative", "weights, a head"])
+def test_recodings_are_those_of_a_plain_search(case):
+    """Each step of the search has the least price of all next steps, by hand."""
+    exact = exact_of(case)
+    table = exact.plain
+    risks, units, ones = risks_of(exact.run), Units.of(table), np.ones(table.persons.num_variables)
+    search = RecodingSearch(risks, units, Limits(0.0), ones, ones == 1)
+
+    def tau1(recoded):
+        nothing = np.zeros((table.n, len(recoded.kept)), bool)
+        sharing, q = by_hand(exact, recoded.coarsening, nothing)
+        return ((1 - q) ** (POPULATION - table.n) * (sharing == 1)).sum(axis=1).mean()
+
+    recoded = Recoded.unchanged(table.persons, needed=table.schema.personal)
+    number = 0
+    while (step := search.next(recoded)) is not None:
+        now, loss = tau1(recoded), recoded.loss(ones)
+        prices = {
+            candidate.groups: (candidate.loss(ones) - loss) / (now - left)
+            for _, _, candidate in recoded.steps(ones == 1)
+            if now - (left := tau1(candidate)) > 2e-3 * now
+        }
+        recoded, number = step[0], number + 1
+        assert prices[recoded.groups] <= 1.01 * min(prices.values())
+    assert number >= 2
+
+
+@pytest.mark.parametrize("limits", [Limits(0.0), Limits(None, 0.1)])
+@pytest.mark.parametrize("case", ["a head", "no rules"])
+def test_what_is_known_of_recodings_is_that_of_a_new_search(case, limits):
+    """Step after step, on households with ages of forty levels."""
+    rng = np.random.default_rng(0)
+    ages = [rng.choice(40, rng.integers(1, 4)).astype(str) for _ in range(40)]
+    sample = [
+        (str(rng.choice(["own", "rent"])), [("head", own[0]), *(("other", x) for x in own[1:])])
+        for own in ages
+    ]
+    exact = Exact(case, num_draws=2, sample=sample, ages=40)
+    table = exact.plain
+    units, ones = Units.of(table), np.ones(table.persons.num_variables)
+    risks = ProtectedHouseholds(
+        exact.run, 400, overdispersion=False, num_draws=10, key=jax.random.key(1)
+    )
+    search, number = RecodingSearch(risks, units, limits, ones, ones == 1), [0, 0, 0]
+    recoded = Recoded.unchanged(table.persons, needed=table.schema.personal)
+    while (step := search.next(recoded)) is not None:
+        again, _ = RecodingSearch(risks, units, limits, ones, ones == 1).next(recoded)
+        assert step[0].groups == again.groups
+        number[0] += 1
+        recoded = step[0]
+        search._forget_changed(recoded)
+        number[1] += len(search._gains)
+        number[2] += len(list(recoded.steps(ones == 1)))
+    assert number[0] > 4 and 0 < number[1] < number[2]
+
+
+def test_what_is_released_is_judged_by_households():
+    exact = exact_of("guests, a head")
+    table = exact.plain
+    found = bnp.protect(exact.run, POPULATION, max_tau1=1.5, max_suppressed=1, ties="off")
+    assert found.suppressed.any()
+    frame = table.to_frame()
+    frame["more"] = np.random.default_rng(0).integers(0, 2, len(frame)).astype(str)
+    released = found.released(frame, carry=["more"])
+    everything = released.frame
+    hid, n = table.of_household, 0
+    # Before suppression, among households of which the same variables are left.
+    coarse = found.coarsening.coarser(table.persons).to_frame().assign(more=frame["more"])
+    for i, gone in enumerate(np.column_stack([found.suppressed, np.zeros(table.n, bool)])):
+        left = coarse.loc[:, ~gone]
+        keys = [tuple(sorted(map(tuple, left[hid == h].to_numpy(str)))) for h in range(table.n)]
+        n += keys.count(keys[i]) == 1
+    assert released.unit == "household" and released.sample_uniques == n
+    assert released.uniques_of_keys == (found.after.sharing == 1).sum() <= n < len(everything)
+    assert (
+        f"{n} households are unique"
+        in dataclasses.replace(released, related=("more",), uniques_of_keys=n - 1)
+        .judge(found.judge())
+        .why
+    )
+
+
+def test_units_that_have_a_level():
+    units, table = Units.of(exact_of("a head").plain), exact_of("a head").plain
+    for j, (size, codes) in enumerate(
+        zip(table.persons.schema.num_levels, table.persons.codes.T, strict=True)
+    ):
+        for code in range(size):
+            expected = [(codes[table.of_household == i] == code).any() for i in range(table.n)]
+            np.testing.assert_array_equal(units.with_levels(j, [code]), expected)
+        assert units.with_levels(j, range(size)).all() and not units.with_levels(j, []).any()
+    records = Units.of(table.persons)
+    np.testing.assert_array_equal(records.with_levels(2, [1]), table.persons.codes[:, 2] == 1)
 
 
 def test_a_variable_costs_as_much_as_persons_lose_it():

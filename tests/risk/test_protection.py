@@ -16,9 +16,11 @@ from bnp_models.inference.trace import Settings
 from bnp_models.risk.anonymity import Anonymity
 from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.risk.protected_risks import ProtectedRisks
-from bnp_models.risk.protection import FileRisk, _file_risk, _next_step, protect
+from bnp_models.risk.protection import FileRisk, _file_risk, protect
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
+from bnp_models.risk.recoding_search import RecodingSearch
 from bnp_models.risk.suppression import fewest_records
+from bnp_models.risk.units import Units
 from bnp_models.risk.verdict import MARGIN, Limits
 
 AGES = ("0-4", "5-14", "15-44", "45-64", "65+")
@@ -417,7 +419,8 @@ def test_the_next_step_loses_least_for_what_it_takes_off(run, fine, limits):
         unchanged, merged(run.table), unchanged.dropping(0), unchanged.dropping(1),
         unchanged.merging(0, [1, 2, 3]),
     ):  # fmt: skip
-        found, made = _next_step(risks_of(run), recoded, limits, weight, in_order)
+        search = RecodingSearch(risks_of(run), Units.of(run.table), limits, weight, in_order)
+        found, made = search.next(recoded)
         prices = plain_prices(codes, fine, recoded.groups, limits, weight)
         assert len(prices) > 3 and prices[found.groups] <= 1.01 * min(prices.values())
         losses = [plain_loss(codes, x.groups, weight) for x in (recoded, found)]

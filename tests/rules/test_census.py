@@ -7,6 +7,7 @@ from ruled import CENSUS, draw, people
 from ruled import schema_of as drawn_schema
 
 import bnp_models as bnp
+from bnp_models.data.label_numbers import OwnLevel
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.rules import Rules
 from bnp_models.rules.census import census_relationships, find_head
@@ -143,6 +144,10 @@ def test_variables_are_found_by_usual_names():
 def test_ages_must_be_numbers():
     schema = bnp.HouseholdSchema(schema_of(ages=("child", "adult")), "hid")
     with pytest.raises(MicrodataError, match="'age': level 'child' is no number.*age of the head"):
+        census_relationships(schema)
+    # The command line takes a number for a code if it is far from the others.
+    schema = bnp.HouseholdSchema(schema_of(ages=("90", "91", OwnLevel("94"))), "hid")
+    with pytest.raises(MicrodataError, match="taken for a code.*say --number age=94"):
         census_relationships(schema)
 
 

@@ -32,6 +32,7 @@ from bnp_models.models.model import (
     matters,
     too_many_augmented,
 )
+from bnp_models.models.nested.expectation_maximisation import maximise
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import (
@@ -139,7 +140,7 @@ class NDPMPM(NestedOptions):
     def init(
         self, key: Key[Array, ""], data: NestedData, capacity: int, num_components: Int[Array, ""]
     ) -> NestedState:
-        """Initial state in which all households and members are in random classes."""
+        """Initial state: random classes, from which shared member classes are maximised."""
         del capacity
         key_g, key_m, key_parameters = Keys(key, 3)
         limit = jnp.minimum(num_components, self.components)
@@ -151,7 +152,8 @@ class NDPMPM(NestedOptions):
         shared = initial_member_class_shapes(self)
         counts = by_member_class(self, count_classes(self, g, m, data))
         shapes = data.household_levels.shape, data.member_levels.shape
-        return update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
+        state = update_parameters(self, key_parameters, alpha, beta, shared, shapes, counts, data)
+        return maximise(state, data) if self.shares_members else state
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
         """Sort the classes by weight, the largest first; for the warm-up only.

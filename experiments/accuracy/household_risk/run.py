@@ -4,7 +4,8 @@
 
 FOLDER has simulated_households.csv.gz, persons with hid, region, age, gender and ecoStat. Of the
 households that were copied from one household of a survey, one is kept (`without_copies`). Writes
-results.csv a row at a time, and table.md; another call goes on where one was stopped.
+results.csv a row at a time, and table.md; another call goes on where one was stopped. With `--runs`
+the chains are kept in a folder, and another call evaluates the risk of kept chains again.
 """
 
 import argparse
@@ -96,13 +97,24 @@ def truth(everybody: bnp.Households, sample: bnp.Households) -> dict:
     }  # fmt: skip
 
 
-def measure(case: dict, frame: pd.DataFrame) -> dict:
+def chains(case: dict, table: bnp.Households, kept: Path | None) -> bnp.Run:
+    """The run of a case: the one that was kept, or a new one."""
+    path = kept and kept / f"{list(KEYS).index(case['keys'])}_{case['n']}_{case['seed']}"
+    if path and path.exists():
+        return bnp.load_run(path)
+    model = bnp.NDPMPM(member_classes=case["member_classes"])
+    run = bnp.sample(model, table, key=jax.random.key(case["seed"]), **CHAINS)
+    if path:
+        run.save(path)
+    return run
+
+
+def measure(case: dict, frame: pd.DataFrame, kept: Path | None = None) -> dict:
     """A row of results."""
     everybody = households(frame, case["keys"])
     sample = draw(frame, case["n"], case["seed"])
     table = households(sample, case["keys"], everybody.schema.table)
-    model = bnp.NDPMPM(member_classes=case["member_classes"])
-    run = bnp.sample(model, table, key=jax.random.key(case["seed"]), **CHAINS)
+    run = chains(case, table, kept)
     risk = bnp.household_risk(run, everybody.n)
     found = truth(everybody, table)
     row = case | found
@@ -150,6 +162,7 @@ def main():
     parser.add_argument("--member-classes", nargs="+", default=["shared"])
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--copies", action="store_true", help="keep all copies")
+    parser.add_argument("--runs", type=Path, help="folder of the chains")
     parser.add_argument("--out", type=Path, default=HERE / "results.csv")
     args = parser.parse_args()
     frame = population(args.folder, args.copies)
@@ -161,7 +174,7 @@ def main():
         )
     )
     for case in results.missing(cases):
-        results.append(measure(case, frame))
+        results.append(measure(case, frame, args.runs))
         print(*case.values(), flush=True)
     table = make_table(pd.read_csv(args.out))
     (args.out.with_name("table.md")).write_text(markdown(table) + "\n")

@@ -21,7 +21,7 @@ from fit import GROUPS, HERE, half_on_the_model, markdown, summary
 
 import bnp_models as bnp
 from bnp_models.risk import overdispersion
-from bnp_models.risk.overdispersion import OverdispersionPosterior
+from bnp_models.risk.overdispersion import OverdispersionPosterior, Prior
 
 sys.path.append(str(HERE.parent / "known_truth"))
 from results import Results  # noqa: E402
@@ -55,13 +55,14 @@ def rows_of(case: dict, frame: pd.DataFrame, laws: pd.DataFrame) -> list[dict]:
     )
     true = truth(frame, sample)
     risks = {}
-    overdispersion.LOG10_SHAPE, overdispersion.EXPONENT = of_others(laws, name)
+    others = Prior(*of_others(laws, name))
+    OverdispersionPosterior.log_prior = property(lambda _: others.log_probabilities())
     risks["now"] = bnp.population_risk(run, len(frame))
-    now = OverdispersionPosterior.log_prior, overdispersion.LIKELIHOOD_POWER
+    power = overdispersion.LIKELIHOOD_POWER
     OverdispersionPosterior.log_prior = property(lambda _: half_on_the_model())
     overdispersion.LIKELIHOOD_POWER = 1.0
     risks["before, ordered"] = bnp.population_risk(run, len(frame))
-    OverdispersionPosterior.log_prior, overdispersion.LIKELIHOOD_POWER = now
+    overdispersion.LIKELIHOOD_POWER = power
     figures = bnp.diagnose(run, risks["now"]).figures
     rows = []
     for (way, risk), tau in itertools.product(risks.items(), ("tau1", "tau2")):
