@@ -25,9 +25,15 @@ class Estimate(NamedTuple):
     p_unique: np.ndarray
     """Probability that a record is unique in the population, of each record that may be; given
     these, records are taken to be independent for an interval of tau_1."""
+    limits: tuple[float, float] | None = None
+    """95% interval of tau_1, if the method gives one."""
 
 
-def loglinear(structure: str) -> Callable[[bnp.data.WeightedCells, int], Estimate]:
+Method = Callable[[bnp.data.WeightedCells, int], Estimate]
+"""Function of a sample's cells and a seed."""
+
+
+def loglinear(structure: str) -> Method:
     """Poisson log-linear model of a structure: `bnp.loglinear_risk`, its work bounded."""
 
     def method(cells, seed):
@@ -262,7 +268,7 @@ def _cumulative(column):
     return np.append(0.0, np.cumsum(np.bincount(column)) / len(column))
 
 
-METHODS: dict[str, Callable[[bnp.data.WeightedCells, int], Estimate]] = {
+METHODS: dict[str, Method] = {
     "log-linear independence": loglinear("independence"),
     "log-linear two-way": loglinear("two-way"),
     "log-linear forest": loglinear("forest"),

@@ -1,4 +1,4 @@
-"""Table of results.csv, beside the HDP's: python experiments/accuracy/risk_peers/tables.py
+"""Tables of results.csv and cells.csv: python experiments/accuracy/risk_peers/tables.py
 
 The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the
 correction for overdispersion, whose prior was fitted without the population in question. The
@@ -17,6 +17,14 @@ from results import markdown  # noqa: E402
 
 ALPHA = 0.05
 OURS = "HDP, corrected"
+QUICK, SLOW = "correction about forest", "power about search"
+LISTED = "power about two-way"
+BESIDE = ("log-linear forest", "log-linear search", "log-linear two-way", "Ewens")
+FAST = (
+    "gamma about independence", "gamma about forest", "Dirichlet process about forest",
+    "power about independence", "power about forest", QUICK, "Model I, paper's values",
+    "Model II, paper's values",
+)  # fmt: skip
 FIGURES = {
     "error1": "relative error of tau_1, mean",
     "absolute1": "absolute relative error of tau_1, mean",
@@ -64,6 +72,39 @@ def nearest_bold(table: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     return shown
 
 
+def write_cells(peers: pd.DataFrame) -> None:
+    """cells.md: the models of cells, and other methods on the same samples."""
+    columns = ["population", "n", "seed"]
+    cells = pd.read_csv(HERE / "cells.csv")
+    peers = peers[peers["method"].isin(BESIDE)]
+    rows = scored(pd.concat([of_hdp(), peers, cells], ignore_index=True))
+    quick = cells[cells["method"] == QUICK][columns]
+    slow = cells[cells["method"] == SLOW][columns]
+    fits = slow.merge(cells[cells["method"] == LISTED][columns])
+    sets = {
+        "All samples of cells.csv": quick, "Those that the HDP has": quick.merge(of_hdp()[columns]),
+        "Those that were searched": slow, "Those with all two-way interactions": fits,
+    }  # fmt: skip
+    parts = [f"- {name}: {title}" for name, title in FIGURES.items()]
+    for title, samples in sets.items():
+        of_method = rows.merge(samples).groupby("method", sort=False)
+        figures = of_method[list(FIGURES)].mean()
+        figures.insert(0, "samples", of_method.size())
+        complete = figures[figures["samples"] == len(samples)]
+        parts += [f"\n## {title}\n", markdown(complete)]
+    methods = list(dict.fromkeys(rows["method"]))
+    for name in ("error1", "absolute1", "absolute2"):
+        table = rows.merge(quick).pivot_table(index=["population", "n"], columns="method",
+                                              values=name, sort=False)  # fmt: skip
+        table = table[[m for m in methods if m not in dict.fromkeys(cells["method"]) or m in FAST]]
+        table = table.reset_index()
+        if name.startswith("absolute"):
+            table = nearest_bold(table, list(table.columns[2:]))
+        title = FIGURES[name]
+        parts += [f"\n## {title[0].upper()}{title[1:]}\n", markdown(table, index=False)]
+    (HERE / "cells.md").write_text("\n".join(parts) + "\n")
+
+
 def main():
     peers = pd.read_csv(HERE / "results.csv")
     rows = scored(pd.concat([of_hdp(), peers], ignore_index=True))
@@ -89,6 +130,7 @@ def main():
             table = nearest_bold(table, methods)
         parts += [f"\n## {title[0].upper()}{title[1:]}\n", markdown(table, index=False)]
     (HERE / "table.md").write_text("\n".join(parts) + "\n")
+    write_cells(peers)
 
 
 if __name__ == "__main__":
