@@ -46,6 +46,12 @@ MODEL_HOLDS = 1e8
 # Grid of exponents and shapes; the last shape means no overdispersion.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
+GRID = (
+    np.concatenate([shapes for _, shapes in _BLOCKS]),
+    np.repeat([exponent for exponent, _ in _BLOCKS], [len(shapes) for _, shapes in _BLOCKS]),
+)
+"""All pairs of a shape and an exponent, as two arrays (G,); the last pair means none."""
+
 DEGREES_OF_FREEDOM = 4.0
 """Degrees of freedom of the prior, a bivariate t distribution with uncorrelated components."""
 
@@ -63,11 +69,9 @@ class Prior(NamedTuple):
 
     def log_probabilities(self) -> np.ndarray:
         """Log probability (G,) of every pair of the grid, of which the last means none."""
-        pairs = [
-            (np.log10(shape), exponent) for exponent, shapes in _BLOCKS[:-1] for shape in shapes
-        ]
-        location, scale = np.transpose(self)
-        distance = np.sum(((np.array(pairs) - location) / scale) ** 2, axis=1)
+        shape, exponent = (x[:-1] for x in GRID)
+        distance = ((np.log10(shape) - self.log10_shape[0]) / self.log10_shape[1]) ** 2
+        distance += ((exponent - self.exponent[0]) / self.exponent[1]) ** 2
         density = (1 + distance / DEGREES_OF_FREEDOM) ** (-(DEGREES_OF_FREEDOM + 2) / 2)
         present = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
         return np.log(np.append(present, PROBABILITY_MODEL_HOLDS))
@@ -152,12 +156,6 @@ class OverdispersionPosterior:
     def num_records(self) -> int:
         """Complete records of the sample, n where no value is missing."""
         return int(self.counts.sum())
-
-    @cached_property
-    def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a shape and an exponent, as two arrays (G,); the last means none."""
-        exponents, shapes = zip(*_BLOCKS, strict=True)
-        return np.concatenate(shapes), np.repeat(exponents, [len(x) for x in shapes])
 
     @cached_property
     def log_prior(self) -> np.ndarray:
@@ -247,9 +245,9 @@ class OverdispersionPosterior:
     def _of_unseen(self) -> tuple[np.ndarray, np.ndarray]:
         """Means (G,) over unseen cells of -log P(empty) / b, and of n b / shape_c."""
         if not len(self.unseen):
-            return np.full(len(self.grid[0]), float(self.num_records)), np.zeros(len(self.grid[0]))
+            return np.full(len(GRID[0]), float(self.num_records)), np.zeros(len(GRID[0]))
         expected = self.num_records * np.maximum(self.unseen, 1e-300)
-        shape, exponent = (x[:, None] for x in self.grid)
+        shape, exponent = (x[:, None] for x in GRID)
         excess = expected / (shape * expected**exponent)
         empty = self.num_records * np.mean(np.log1p(excess) / excess, axis=1)
         return empty, np.mean(excess, axis=1)
@@ -263,7 +261,7 @@ class OverdispersionPosterior:
         tau_1 would have half as many effective draws. The `number` draws for each kept draw are
         stratified: equally spaced in probability, and in random order.
         """
-        shape, exponent = self.grid
+        shape, exponent = GRID
         strata = generator.permuted(np.tile(np.arange(number), (len(b), 1)), axis=1)
         u = (strata + generator.random((len(b), 1))) / number
         cumulative = np.cumsum(self.probabilities(b), axis=1)

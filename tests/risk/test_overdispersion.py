@@ -13,7 +13,7 @@ import bnp_models as bnp
 from bnp_models.inference.trace import Settings
 from bnp_models.risk import overdispersion
 from bnp_models.risk.evaluator import record_risks
-from bnp_models.risk.overdispersion import Overdispersion, OverdispersionPosterior
+from bnp_models.risk.overdispersion import GRID, Overdispersion, OverdispersionPosterior
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -56,7 +56,7 @@ def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
     unseen = np.full(40, 0.4 / 40)
     layer = OverdispersionPosterior(counts, unseen[:1])
     everywhere = np.append(b, unseen)
-    of_cells = Overdispersion(*layer.grid, 3).shape_of(np.tile(everywhere, (len(layer.grid[0]), 1)))
+    of_cells = Overdispersion(*GRID, 3).shape_of(np.tile(everywhere, (len(GRID[0]), 1)))
     size, success = of_cells, of_cells / (of_cells + 3 * everywhere)
     log_p = stats.nbinom.logpmf(np.append(counts, np.zeros(40)), size, success).sum(axis=1)
     variance = stats.nbinom.var(size, success).sum(axis=1)
@@ -77,7 +77,7 @@ def test_cells_that_are_summed_by_splines_have_their_own_likelihoods(largest, mo
     b = np.maximum(b, 1e-7 * (counts > 1))
     assert counts.max() > overdispersion.LARGEST_TABULATED and (b < 1e-8).any()
     layer = OverdispersionPosterior(counts, np.array([1e-5]))
-    shape, exponent = layer.grid
+    shape, exponent = GRID
     for row, found in zip(b, layer.log_likelihood(b), strict=True):
         expected = counts.sum() * row
         size = shape[:, None] * expected ** exponent[:, None]
@@ -109,7 +109,7 @@ def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
 @pytest.mark.parametrize("prior", [overdispersion.OF_RECORDS, overdispersion.OF_COMPOSITIONS])
 def test_the_prior_is_a_t_law_on_the_grid(prior):
     layer = OverdispersionPosterior(np.array([1]), np.array([1.0]), prior=prior)
-    shape, exponent = layer.grid
+    shape, exponent = GRID
     (at_shape, of_shape), (at_exponent, of_exponent) = prior
     law = stats.multivariate_t(
         [at_shape, at_exponent],
@@ -127,7 +127,7 @@ def test_several_draws_of_one_kept_draw_are_spread_over_the_posterior():
     layer, generator = OverdispersionPosterior(counts, np.array([0.01])), np.random.default_rng(0)
     several = layer.draw(generator, np.tile(b, (500, 1)), 4)
     cumulative = np.append(0, np.cumsum(layer.probabilities(b[None])[0]))
-    pairs = list(zip(*layer.grid, strict=True))
+    pairs = list(zip(*GRID, strict=True))
     place = [[pairs.index(pair) for pair in zip(x.shape, x.exponent, strict=True)] for x in several]
     low, high = cumulative[np.array(place)], cumulative[np.array(place) + 1]
     # Each stratum, a quarter of the probability, is met by one of four draws.
@@ -142,7 +142,7 @@ def test_with_the_exponent_one_it_is_the_urn():
     """Records of two cells, in turn, by the Dirichlet process of concentration shape n."""
     b, counts = np.array([0.02, 0.05]), np.array([200, 100])
     layer = OverdispersionPosterior(counts, np.array([1e-6, 1e-3]))
-    shape, exponent = layer.grid
+    shape, exponent = GRID
     c = shape[exponent == 1] * 300
     log_urn = sum(
         np.log(np.multiply.outer(c, [x] * f) + np.arange(f)).sum(axis=1)
@@ -191,7 +191,7 @@ def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_truths=None):
     the prior of pairs of a shape and an exponent, if it differs from the prior of the correction.
     """
     num_cells, num_records, population_size = 4000, 400, 12_000
-    shapes, exponents = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid
+    shapes, exponents = GRID
     ranks = []
     for _ in range(number):
         b = rng.standard_gamma(0.3, num_cells)

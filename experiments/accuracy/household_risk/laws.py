@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.data.compositions import composition_rows, compositions_of
+from bnp_models.data.compositions import compositions_of
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.risk.households import Laws, _units, simulated_unseen
@@ -28,9 +28,9 @@ from bnp_models.risk.overdispersion import OF_RECORDS, OverdispersionPosterior
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent / "known_truth"), str(HERE.parent / "layer_prior")]
-from fit import GRID, LAYER_DRAWS, LOG10_SHAPE, draw_taus, of_population, t_law  # noqa: E402
+from fit import GRID, LOG10_SHAPE, judge, of_population, t_law  # noqa: E402
 from results import markdown  # noqa: E402
-from run import CHAINS, KEYS, draw, population  # noqa: E402
+from run import CHAINS, KEYS, alike, draw, population  # noqa: E402
 
 NUM_DRAWS = 24
 # Of each population: size of the samples, and keys of the household and of its members.
@@ -88,19 +88,16 @@ def fitted(frame, n, seed, keys):
     chosen = np.linspace(0, len(b) - 1, NUM_DRAWS).astype(int)
     return {
         "b": b[chosen], "unseen": unseen, "f": found.counts,
-        "F": counts_in(everybody, sample, found), "n": n, "size": everybody.n, "seed": seed,
+        "F": alike(everybody, sample)[found.first], "n": n, "size": everybody.n, "seed": seed,
     }  # fmt: skip
 
 
-def counts_in(everybody, sample, found):
-    """Households of the population in each cell of the sample."""
-    rows, counts = np.unique(composition_rows(everybody), axis=0, return_counts=True)
-    of_row = {row.tobytes(): int(count) for row, count in zip(rows, counts, strict=True)}
-    own = composition_rows(sample)
-    own = np.pad(own, ((0, 0), (0, rows.shape[1] - own.shape[1])), constant_values=-2)
-    in_cell = np.zeros(len(found.counts), int)
-    in_cell[found.of_household] = [of_row[row.tobytes()] for row in own]
-    return in_cell
+def read(path):
+    """A sample that was kept, as `fit.judge` takes it: b among what belongs to a variant."""
+    sample = dict(np.load(path))
+    return sample | {name: int(sample[name]) for name in ("n", "size", "seed")} | {
+        "b": (sample["b"],)
+    }  # fmt: skip
 
 
 def pair_of(sample):
@@ -108,26 +105,10 @@ def pair_of(sample):
 
     The gain is the difference of the log-likelihood from that of the model without correction.
     """
-    counts = sample["f"], sample["F"], int(sample["size"])
-    log_likelihood = np.mean([of_population(b, *counts) for b in sample["b"]], axis=0)
+    counts = sample["f"], sample["F"], sample["size"]
+    log_likelihood = np.mean([of_population(b, *counts) for b in sample["b"][0]], axis=0)
     best = int(np.argmax(log_likelihood[:-1]))
     return best, log_likelihood[best] - log_likelihood[-1]
-
-
-def errors(sample, log_likelihood, log_prior, power):
-    """Truth, mean and 95% interval of tau_1 and of tau_2."""
-    rng, draws = np.random.default_rng(0), []
-    one = {"n": int(sample["n"]), "size": int(sample["size"]), "f": sample["f"]}
-    for b, log_l in zip(sample["b"], log_likelihood, strict=True):
-        weight = log_prior + power * log_l
-        p = np.exp(weight - weight.max())
-        draws.append(draw_taus(rng, b, one, rng.choice(len(p), LAYER_DRAWS, p=p / p.sum())))
-    alone = sample["F"][sample["f"] == 1]
-    truths = ((alone == 1).sum(), (1 / alone).sum())
-    return [
-        (truth, values.mean(), *np.quantile(values, [0.025, 0.975]))
-        for truth, values in zip(truths, np.hstack(draws), strict=True)
-    ]
 
 
 def compare(laws, samples):
@@ -135,19 +116,19 @@ def compare(laws, samples):
     rows = []
     for path, sample in samples.items():
         layer = OverdispersionPosterior(sample["f"], sample["unseen"])
-        log_likelihood = layer.log_likelihood(sample["b"])
+        log_likelihood = layer.log_likelihood(sample["b"][0])
         others = laws[laws.population != path.stem.rsplit("_", 2)[0]]
         pairs = others.groupby(["population", "keys"])[["log10_shape", "exponent"]].mean()
         priors = {"of records": OF_RECORDS.log_probabilities()}
         priors |= {f"of compositions, scale {x}": t_law(pairs.to_numpy(), x) for x in (1.1, 1.5, 2)}
         for (prior, log_prior), power in itertools.product(priors.items(), (0.5, 1)):
-            for name, (true, mean, low, high) in zip(
-                ("tau1", "tau2"), errors(sample, log_likelihood, log_prior, power), strict=True
-            ):
+            for one in judge(sample, "b", log_likelihood, log_prior, power):
+                error = one["mean"] / one["truth"] - 1
                 rows.append({
-                    "prior": prior, "power": power, "tau": name, "error": mean / true - 1,
-                    "absolute error": abs(mean / true - 1), "width": (high - low) / true,
-                    "held": low <= true <= high,
+                    "prior": prior, "power": power, "tau": one["tau"], "error": error,
+                    "absolute error": abs(error),
+                    "width": (one["q975"] - one["q025"]) / one["truth"],
+                    "held": one["q025"] <= one["truth"] <= one["q975"],
                 })  # fmt: skip
     rows = pd.DataFrame(rows).groupby(["tau", "prior", "power"], sort=False)
     return rows.mean().round(3).reset_index().sort_values("tau", kind="stable")
@@ -155,7 +136,7 @@ def compare(laws, samples):
 
 def write(folder):
     """laws.csv and laws.md, from the samples that were kept."""
-    samples = {path: dict(np.load(path)) for path in sorted(folder.glob("*.npz"))}
+    samples = {path: read(path) for path in sorted(folder.glob("*.npz"))}
     rows = []
     for path, sample in samples.items():
         population_name, number, seed = path.stem.rsplit("_", 2)
@@ -163,7 +144,7 @@ def write(folder):
         alone = sample["F"][sample["f"] == 1]
         rows.append({
             "population": population_name, "keys": int(number), "seed": int(seed),
-            "n": int(sample["n"]), "N": int(sample["size"]), "uniques": len(alone),
+            "n": sample["n"], "N": sample["size"], "uniques": len(alone),
             "tau1": int((alone == 1).sum()), "log10_shape": round(LOG10_SHAPE[best], 2),
             "exponent": GRID[1][best], "gain": round(gain, 1),
         })  # fmt: skip

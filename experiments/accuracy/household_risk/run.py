@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.data.compositions import composition_rows
+from bnp_models.data.compositions import composition_rows, compositions_of
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "known_truth"))
@@ -81,19 +81,24 @@ def draw(frame: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     return frame[frame["hid"].isin(chosen)].reset_index(drop=True)
 
 
-def truth(everybody: bnp.Households, sample: bnp.Households) -> dict:
-    """Uniques of the sample, and how many households of the population are like each of them."""
+def alike(everybody: bnp.Households, sample: bnp.Households) -> np.ndarray:
+    """Households of the population that are like each household of the sample, (n,)."""
     rows, counts = np.unique(composition_rows(everybody), axis=0, return_counts=True)
     of_row = {row.tobytes(): int(n) for row, n in zip(rows, counts, strict=True)}
     of_sample = composition_rows(sample)
     # The largest household of the sample may be smaller than that of the population.
     missing = rows.shape[1] - of_sample.shape[1]
     of_sample = np.pad(of_sample, ((0, 0), (0, missing)), constant_values=-2)
-    own, number = np.unique(of_sample, axis=0, return_counts=True)
-    alike = np.array([of_row[row.tobytes()] for row in own[number == 1]])
+    return np.array([of_row[row.tobytes()] for row in of_sample])
+
+
+def truth(everybody: bnp.Households, sample: bnp.Households) -> dict:
+    """Uniques of the sample, and how many households of the population are like each of them."""
+    found = compositions_of(sample)
+    of_unique = alike(everybody, sample)[found.first[found.counts == 1]]
     return {
-        "sample_uniques": len(alike), "tau1_true": int((alike == 1).sum()),
-        "tau2_true": float((1 / alike).sum()),
+        "sample_uniques": len(of_unique), "tau1_true": int((of_unique == 1).sum()),
+        "tau2_true": float((1 / of_unique).sum()),
     }  # fmt: skip
 
 

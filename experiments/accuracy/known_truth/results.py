@@ -98,6 +98,12 @@ def _shown(x) -> str:
     return f"{x:.3g}" if abs(x) < 100 else f"{x:.0f}"
 
 
+def shown_intervals(rows: pd.DataFrame, low: str, high: str) -> pd.Series:
+    """Intervals as text, from two columns."""
+    shown = [f"({a:.3f}, {b:.3f})" for a, b in zip(rows[low], rows[high], strict=True)]
+    return pd.Series(shown, rows.index)
+
+
 def draw_intervals(axis, rows: pd.DataFrame) -> None:
     """95% intervals of tau_1, one a sample, in the order of the truth, which is red."""
     rows = rows.sort_values("truth")

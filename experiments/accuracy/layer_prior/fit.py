@@ -27,13 +27,12 @@ from samples import populations  # noqa: E402
 
 from bnp_models.data.cells import group_cells  # noqa: E402
 from bnp_models.risk import overdispersion  # noqa: E402
-from bnp_models.risk.overdispersion import MODEL_HOLDS, OverdispersionPosterior  # noqa: E402
+from bnp_models.risk.overdispersion import GRID, MODEL_HOLDS, OverdispersionPosterior  # noqa: E402
 from bnp_models.synthesis.predictive_checks import MAX_Z  # noqa: E402
 
 DRAWS, LAYER_DRAWS = 12, 12
 # Persons of one census are in both.
 GROUPS = {"adults": "census", "all": "census"}
-GRID = OverdispersionPosterior(np.array([1]), np.array([1.0])).grid
 LOG10_SHAPE = np.log10(GRID[0])
 
 

@@ -21,7 +21,7 @@ from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))
-from results import Results, markdown  # noqa: E402
+from results import Results, markdown, shown_intervals  # noqa: E402
 
 NUM_FILES = 5
 CHAINS = {"num_chains": 2, "num_warmup": 1000, "num_samples": 2000}
@@ -191,9 +191,9 @@ def tables(rows):
         table = pd.DataFrame(index=own["quantity"].unique())
         first = own.drop_duplicates("quantity").set_index("quantity")
         table["original"] = first["original"]
-        table["95% interval"] = _intervals(first, "original_low", "original_high")
+        table["95% interval"] = shown_intervals(first, "original_low", "original_high")
         for method, of_method in own.groupby("method", sort=False):
-            table[method] = _intervals(of_method.set_index("quantity"), "low", "high")
+            table[method] = shown_intervals(of_method.set_index("quantity"), "low", "high")
         table.index.name = "quantity"
         inside = own.assign(
             covers=(own["low"] <= own["original"]) & (own["original"] <= own["high"]),
@@ -212,11 +212,6 @@ def tables(rows):
             "interval; convergence of the chains:", markdown(chains),
         ]  # fmt: skip
     return "\n\n".join(text) + "\n"
-
-
-def _intervals(rows, low, high):
-    shown = [f"({a:.3f}, {b:.3f})" for a, b in zip(rows[low], rows[high], strict=True)]
-    return pd.Series(shown, rows.index)
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ from bnp_models.models.nested.sweep import update_classes
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))
-from results import Results, markdown  # noqa: E402
+from results import Results, markdown, shown_intervals  # noqa: E402
 
 NUM_FILES = 5
 FILES_OF_CHAINS = 20
@@ -306,9 +306,9 @@ def _of_sample(data, n, own):
     """Truth and intervals of one sample by quantity; the paper's columns after ours."""
     first = own.drop_duplicates("quantity").set_index("quantity")
     table = pd.DataFrame({"truth": first["truth"]})
-    table["original"] = _intervals(first, "original_low", "original_high")
+    table["original"] = shown_intervals(first, "original_low", "original_high")
     for method, of_method in own.groupby("method", sort=False):
-        table[method] = _intervals(of_method.set_index("quantity"), "low", "high")
+        table[method] = shown_intervals(of_method.set_index("quantity"), "low", "high")
         table[f"R-hat of {method}"] = of_method.set_index("quantity")["rhat"]
     if n == 10_000:
         printed = DATA[data].printed
@@ -320,11 +320,6 @@ def _of_sample(data, n, own):
             table[f"paper: {name}"] = pd.Series(shown)
     table.index.name = "quantity"
     return table
-
-
-def _intervals(rows, low, high):
-    shown = [f"({a:.3f}, {b:.3f})" for a, b in zip(rows[low], rows[high], strict=True)]
-    return pd.Series(shown, rows.index)
 
 
 def main() -> None:
