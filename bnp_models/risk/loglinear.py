@@ -252,7 +252,8 @@ def corrected(
     for pair in posterior.draw(rng, b[None], NUM_DRAWS):
         joined = rng.poisson(pair.draw_probabilities(rng, b[None, unique], unseen[unique]))
         taus.append((np.sum(joined == 0), np.sum(1 / (1 + joined))))
-    (low1, low2), (high1, high2) = np.quantile(taus, ENDS, axis=0).tolist()
+    ends = np.quantile(taus, ENDS, axis=0, method="inverted_cdf")
+    (low1, low2), (high1, high2) = ends.tolist()
     return dataclasses.replace(
         fitted, tau1=float(p_unique.sum()), tau2=float(risk[unique].sum()), risk=risk,
         p_unique=p_unique, ties="on", tau1_interval=(low1, high1), tau2_interval=(low2, high2),
