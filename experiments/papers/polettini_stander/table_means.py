@@ -75,11 +75,8 @@ def main():
     notes = rows[rows["seed"] == 0][["method", "note"]].rename(columns={"note": "shape, exponent"})
     notes = notes[notes["shape, exponent"] != ""]
     text = f"Means over ten samples.\n\n{markdown(means)}\n\n"
-    text += (
-        "95% intervals of the correction contain tau_1 in {} and tau_2 in {} samples.\n\n".format(
-            *held
-        )
-    )
+    text += f"95% intervals of the correction contain tau_1 in {held[0]} of them, "
+    text += f"and tau_2 in {held[1]}.\n\n"
     text += f"Estimates in the first sample:\n\n{markdown(notes, index=False)}\n"
     (HERE / "table_means.md").write_text(text)
 
