@@ -110,18 +110,36 @@ def figures(rows: pd.DataFrame, by: str | list[str]) -> pd.DataFrame:
     return summary(rows, by).merge(found)
 
 
+def beside_hdp(now: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Figures of the samples that the HDP has, and in how many rows the forest is nearer to tau_1.
+
+    A row is a combination of population and size.
+    """
+    key = ["population", "n", "seed", "tau"]
+    hdp = pd.read_csv(LAYER_PRIOR / "results.csv")
+    hdp = hdp[hdp.way == NOW].assign(model="HDP")
+    both = pd.concat([now.assign(model="forest"), hdp]).merge(hdp[key])
+    tau1 = both[both.tau == "tau1"]
+    errors = tau1.assign(error=(tau1["mean"] / tau1.truth - 1).abs())
+    of_row = errors.pivot_table(index=["population", "n"], columns="model", values="error")
+    nearer = f"{(of_row.forest < of_row.HDP).sum()} of {len(of_row)}"
+    return figures(both, ["tau", "model"]), nearer
+
+
 def write_tables() -> None:
     """forest.md."""
     laws, rows = laws_of_forests(), pd.read_csv(RESULTS)
     pairs = laws.assign(group=laws.population.replace(GROUPS)).groupby("group")
     prior, now = prior_of_others(laws), rows[rows.way == NOW]
-    compared = rows[rows.seed < NUM_COMPARED]
+    compared, (of_both, nearer) = rows[rows.seed < NUM_COMPARED], beside_hdp(now)
     parts = [
         "Shape and exponent that populations need about a forest",
         markdown(pairs[["log10_shape", "exponent", "gain"]].mean().round(2).reset_index()),
         "Location and scale over populations: log10 of the shape {:.2f}, {:.2f}; exponent {:.2f}, "
         "{:.2f}.".format(*prior.log10_shape, *prior.exponent),
         "All samples", markdown(figures(now, "tau")),
+        "Samples that the HDP has", markdown(of_both),
+        f"The forest is nearer to tau_1 in {nearer} combinations of population and size.",
         "By size", markdown(figures(now, ["tau", "n"])),
         "By population", markdown(figures(now, ["tau", "population"])),
         f"By prior and power, on {NUM_COMPARED} samples of each population and size",
