@@ -147,8 +147,10 @@ def loglinear_risk(
         "on": the counts of the population's cells may vary more than the model allows, by an amount
         that the cells of the sample determine (`bnp_models.risk.overdispersion`), and tau_1 and
         tau_2 have intervals. Only for a forest, for which the prior of this correction was
-        estimated; this is the most accurate of these estimates on real populations
-        (experiments/accuracy/risk_peers). "off" (the default): the risk is that of the model alone.
+        estimated. On real populations this is the most accurate of these estimates; its intervals
+        leave out that the forest may be wrong, and are too narrow for some samples of thousands of
+        records (experiments/accuracy/risk_peers). "off" (the default): the risk is that of the
+        model alone.
     max_support
         Largest number of cells that are listed for iterative proportional fitting. A search does
         not consider models that need more. Default: 2^22, in a search 2^14.
@@ -168,8 +170,8 @@ def loglinear_risk(
     >>> fitted.risk.shape == cells.f.shape
     True
     >>> corrected = bnp.loglinear_risk(cells, structure="forest", ties="on")
-    >>> low, high = corrected.tau1_interval
-    >>> low <= corrected.tau1 <= high
+    >>> low, high = corrected.tau2_interval
+    >>> low <= corrected.tau2 <= high
     True
     """
     check_kind(WeightedCells, "loglinear_risk(cells)", cells=cells)
