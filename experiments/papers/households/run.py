@@ -30,6 +30,8 @@ CLASSES = (20, 10)
 MORE_CLASSES = (40, 10)
 UNIFORM = {"level_prior": "uniform"}
 RELATIVE = {"relative": ["age", "race"]}
+# Member classes that household classes share, in the default numbers.
+DEFAULT = {"member_classes": "shared"}
 
 SPOUSE = ("Husband/wife",)
 CHILD = ("Natural born child", "Biological child", "Adopted child", "Stepchild")
@@ -51,6 +53,8 @@ METHODS = {
     "learned": (True, True, {}),
     "relative, learned": (True, True, RELATIVE),
     "relative, ordered": (True, True, RELATIVE | {"ordered": ("age",)}),
+    "default": (True, True, DEFAULT),
+    "default, relative": (True, True, DEFAULT | RELATIVE),
 }
 # The last quantity of every file: where it is there, so are the others.
 LAST = "spread of the head's age less the children's, years"
@@ -138,9 +142,12 @@ def synthetic(table, rules, method, key):
         if "relative" in options:
             known = table.schema.member_variables
             options = options | {"relative": [v for v in options["relative"] if v in known]}
-        classes = CLASSES if "level_prior" in options else MORE_CLASSES
+        if "member_classes" not in options:
+            classes = CLASSES if "level_prior" in options else MORE_CLASSES
+            numbers = dict(zip(("components", "member_components"), classes, strict=True))
+            options = options | numbers | {"member_classes": "nested"}
         run = bnp.sample(
-            bnp.NDPMPM(*classes, **{"member_classes": "nested"} | options), table, key=key,
+            bnp.NDPMPM(**options), table, key=key,
             conditions=rules if under_rules else None, **CHAINS,
         )  # fmt: skip
         files = bnp.synthesize(run, NUM_FILES)
@@ -216,11 +223,12 @@ def tables(rows):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--minutes", type=float, help="begin no chain later than this")
     args = parser.parse_args()
     path = HERE / "results.csv"
     results = Results(path, ("data", "method", "quantity"), args.minutes)
-    cases = [{"data": d, "method": m, "quantity": LAST} for d in DATA for m in METHODS]
+    cases = [{"data": d, "method": m, "quantity": LAST} for d in DATA for m in args.methods]
     for case in results.missing(cases):
         for row in measure(case["data"], case["method"]):
             results.append(row)

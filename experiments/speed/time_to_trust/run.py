@@ -29,6 +29,8 @@ CONDITIONS = HERE.parents[1] / "synthesis" / "repeated_sampling" / "conditions.c
 KEY = ("version", "model", "n", "seed")
 SIZES = {
     "hdp": (1000, 5000, 10_000),
+    "hdp, k-modes": (1000, 5000),
+    "hdp, 55 conditions, k-modes": (1000, 5000),
     "hdp, 55 conditions": (1000, 5000, 10_000),
     "nplcm": (1000, 5000, 10_000),
     "tnplcm, 55 conditions": (1000, 5000, 10_000),
@@ -53,12 +55,14 @@ STEP = 1.1
 
 def make_case(name, n, seed):
     """Model, records, conditions, and the population's size where tau_1 is asked for."""
+    from kmodes import FromClusters
+
     import bnp_models as bnp
     from bnp_models.rules.census import census_relationships
 
-    kind, *zeros = name.split(", ")
+    kind, *options = name.split(", ")
     if kind == "ndpmpm":
-        bay, distinct = "Bay Area" in zeros, "distinct" in zeros
+        bay, distinct = "Bay Area" in options, "distinct" in options
         data = bnp.datasets
         source = data.bay_area_households if bay else data.southeast_michigan_households
         # One of each source record is all there are.
@@ -68,8 +72,12 @@ def make_case(name, n, seed):
         return bnp.NDPMPM(member_classes="nested"), table.select(rules.check(table)), rules, None
     people = bnp.datasets.census_income()
     table = bnp.Microdata.from_frame(people.sample(n, seed))
-    conditions = bnp.read_conditions(CONDITIONS, table.schema) if zeros else None
+    conditions = None
+    if "55 conditions" in options:
+        conditions = bnp.read_conditions(CONDITIONS, table.schema)
     models = {"hdp": bnp.HDPMixedMembership, "nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}
+    if "k-modes" in options:
+        models["hdp"] = FromClusters
     return models[kind](), table, conditions, len(people)
 
 

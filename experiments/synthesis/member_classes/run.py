@@ -2,10 +2,12 @@
 
     python experiments/synthesis/member_classes/run.py POPULATIONS               # resumes
     python experiments/synthesis/member_classes/run.py POPULATIONS --minutes 10
+    python experiments/synthesis/member_classes/run.py POPULATIONS --components 80
 
 POPULATIONS is the folder with simulated_households.csv.gz. A row is one process: the chains of one
 model on a random 80% of the households of one file, and what they say of the other 20%. Appends to
-results.csv and heldout.csv what is not there yet, and writes tables.md.
+results.csv and heldout.csv what is not there yet, and writes tables.md. With another number of
+household classes than the default, the files are results_80.csv and so on.
 """
 
 import argparse
@@ -42,6 +44,7 @@ MODELS = (
     ("nested", 15, "no"), ("shared", 15, "no"), ("shared", 40, "no"),
     ("nested", 15, "yes"), ("shared", 40, "yes"),
 )  # fmt: skip
+COMPONENTS = bnp.NDPMPM().components
 NUM_FILES, HOUSEHOLDS_SIMULATED, HELD_OUT = 5, 2500, 0.2
 # Arrays are kept of every so many draws.
 KEPT_EVERY = 5
@@ -72,11 +75,11 @@ def divided(table, seed):
     return fitted, held_out.select(np.isin(held_out.sizes, fitted.sizes))
 
 
-def model_of(table, classes, member_components, relative):
+def model_of(table, classes, member_components, relative, components):
     """The model with all other options as by default."""
     known = {"age", "race"} & set(table.schema.member_variables)
     pairs = tuple(sorted(known)) if relative == "yes" else ()
-    return bnp.NDPMPM(member_classes=classes, member_components=member_components, relative=pairs)
+    return bnp.NDPMPM(components, member_components, member_classes=classes, relative=pairs)
 
 
 def log_predictive(run, held_out):
@@ -99,11 +102,12 @@ def mean_log(log_p, axes):
     return logsumexp(log_p, axis=axes) - np.log(np.prod([log_p.shape[k] for k in axes]))
 
 
-def measure(folder, case):
+def measure(folder, case, components):
     """A row, and the log predictive probability of each held-out household."""
     table, rules = load(case["data"], folder)
     fitted, held_out = divided(table, case["seed"])
-    model = model_of(fitted, case["classes"], case["member_components"], case["relative"])
+    options = case["classes"], case["member_components"], case["relative"]
+    model = model_of(fitted, *options, components)
     sample = partial(
         bnp.sample, model, fitted, key=jax.random.key(case["seed"]), conditions=rules,
         num_chains=case["chains"], parameters_every=KEPT_EVERY,
@@ -154,16 +158,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sweeps", type=int, nargs=2, default=[500, 500], help="warm-up, draws")
     parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--components", type=int, default=COMPONENTS)
     parser.add_argument("--minutes", type=float, help="begin no row later than this")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.row:
-        print(json.dumps(measure(args.folder, json.loads(args.row)), default=float))
+        row = measure(args.folder, json.loads(args.row), args.components)
+        print(json.dumps(row, default=float))
         return
     models = [x.split(",") for x in args.models] if args.models else MODELS
-    results = Results(HERE / "results.csv", CASE, args.minutes)
-    heldout = Results(HERE / "heldout.csv", (*CASE, "household"))
-    relations = Results(HERE / "relations.csv", (*CASE, "quantity"))
+    end = ".csv" if args.components == COMPONENTS else f"_{args.components}.csv"
+    results = Results(HERE / f"results{end}", CASE, args.minutes)
+    heldout = Results(HERE / f"heldout{end}", (*CASE, "household"))
+    relations = Results(HERE / f"relations{end}", (*CASE, "quantity"))
     cases = (
         dict(zip(CASE, (data, relative, classes, int(number), args.seed, args.chains, *args.sweeps),
                  strict=True))
@@ -171,7 +178,8 @@ def main():
         if relative == "no" or data != "simulated"
     )  # fmt: skip
     for case in results.missing(cases):
-        command = [sys.executable, __file__, str(args.folder), "--row", json.dumps(case)]
+        command = [sys.executable, __file__, str(args.folder), "--row", json.dumps(case),
+                   "--components", str(args.components)]  # fmt: skip
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         row, each, of_relations = json.loads(done.stdout.splitlines()[-1])
         for household, log_p in each.items():

@@ -1,0 +1,62 @@
+"""The HDP with chains that start from clusters of the records, for comparison."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import bnp_models as bnp
+from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
+from bnp_models.models.mixed_membership.feasible import feasible_totals
+
+ROUNDS = 20
+
+
+class FromClusters(bnp.HDPMixedMembership):
+    """The default model. Each chain starts from k-modes with seeds of its own.
+
+    The number of clusters of a chain is its usual number of initial components. K-modes is that of
+    Huang (1998, doi:10.1023/A:1009769707641): the mode of a cluster has the most frequent level of
+    each variable, and a record joins the mode with which it shares most values.
+    """
+
+    def init(self, key, data, capacity, num_components):
+        """Initial state: all values of a record are in the component of its cluster."""
+        key_state, key_seeds = jax.random.split(key)
+        state = bnp.HDPMixedMembership.init(self, key_state, data, capacity, num_components)
+        used = jnp.arange(capacity) < jnp.minimum(num_components, int(capacity * self.start_share))
+        label = k_modes(key_seeds, data, used)
+        counts = count_levels(label, data, capacity)
+        weight = jnp.sum(counts[: data.num_levels[0]], axis=0)
+        total = jax.ops.segment_sum(1.0 + counts, data.levels.variable, data.levels.variables)
+        g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.levels.variable]
+        z = jnp.broadcast_to(label, state.z.shape).astype(state.z.dtype)
+        found = z, g0, theta, feasible_totals(g0, theta, data)
+        return eqx.tree_at(lambda s: (s.z, s.g0, s.theta, s.totals), state, found)
+
+
+def k_modes(key, data, used):
+    """Cluster of each record; `used` says which clusters there may be. Complete records only."""
+    likely = data.weight / jnp.sum(data.weight)
+    seeds = jax.random.choice(key, data.weight.size, used.shape, replace=False, p=likely)
+
+    def labels(modes):
+        """The nearest mode of each record; the first of several."""
+        differs = sum(x[:, None] != mode for x, mode in zip(data.rows, modes, strict=True))
+        return jnp.argmin(jnp.where(used, differs, len(data.rows) + 1), axis=1)
+
+    def one_round(_, modes):
+        counts = count_levels(labels(modes), data, used.size)
+        ends = zip(first_rows(data.num_levels), data.num_levels, strict=True)
+        best = jnp.stack(
+            [first + jnp.argmax(counts[first : first + n], axis=0) for first, n in ends]
+        )
+        return jnp.where(jnp.sum(counts[: data.num_levels[0]], axis=0) > 0, jnp.stack(best), modes)
+
+    return labels(jax.lax.fori_loop(0, ROUNDS, one_round, data.rows[:, seeds]))
+
+
+def count_levels(label, data, number):
+    """Number of records by level and cluster."""
+    label = jnp.broadcast_to(label, data.rows.shape)
+    shape = data.levels.variable.size, number
+    return count_rows_by_component(data.rows, label, data.weight, shape)
