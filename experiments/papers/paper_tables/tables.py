@@ -43,7 +43,7 @@ PRINTED_TABLE_1 = {
     ("K = 60", 10000): ("66", "45.63 +- 5.25", "6.89"),
 }
 PAPER_ITERATIONS = 400_000
-JUDGED = ("tau1", "alpha", "log_likelihood")
+JUDGED = {"tau1": "tau_1", "alpha": "alpha", "log_likelihood": "log-likelihood"}
 
 
 def draws_path(folder: Path, row) -> Path:
@@ -189,14 +189,14 @@ def published(rows: pd.DataFrame) -> pd.DataFrame:
             "sd": own["sd"].mean(), "covered": own["covered"].sum(),
             "expectation": own["mean_conditional"].mean(),
         }  # fmt: skip
-        for name in JUDGED:
-            line[f"R-hat of {name}, largest".replace("_", "-")] = own[f"rhat_{name}"].max()
-            line[f"ESS of {name}, least".replace("_", "-")] = own[f"ess_{name}"].min()
+        for name, shown in JUDGED.items():
+            line[f"R-hat of {shown}, largest"] = f"{own[f'rhat_{name}'].max():.3f}"
+            line[f"ESS of {shown}, least"] = own[f"ess_{name}"].min()
         same = others[(others["treatment"] == treatment) & (others["n"] == n)]
         same = same[same["seed"].isin(own["seed"])]
         for prior in ("uniform", "learned, corrected"):
             of_prior = same[same["level_prior"] == prior]
-            covered = f"{of_prior['covered'].sum()} of {len(of_prior)}"
+            covered = f"{of_prior['covered'].sum():.0f} of {len(of_prior)}"
             shown = f"{of_prior['mean'].mean():.1f} ({covered})" if len(of_prior) else "-"
             line[f"one alpha, {prior} (covered)"] = shown
         truth, estimate = PRINTED_TABLE_3[treatment, n]
@@ -216,8 +216,7 @@ def chains(rows: pd.DataFrame) -> pd.DataFrame:
         "true tau_1": rows["truth"],
         "mean, 95% interval": [interval(row) for _, row in rows.iterrows()],
     }
-    for name in JUDGED:
-        shown = name.replace("_", "-")
+    for name, shown in JUDGED.items():
         columns[f"R-hat of {shown}"] = rows[f"rhat_{name}"].map("{:.3f}".format)
         columns[f"ESS of {shown}"] = rows[f"ess_{name}"]
     return pd.DataFrame(columns | {
@@ -243,7 +242,9 @@ def simulated_estimates(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
             low, high = np.quantile(tau1, [0.025, 0.975])
             figures = "tau1_conditional" if of == "expectation" else "tau1"
             truth, printed, hours = PRINTED_TABLE_1.get((name, row["n"]), ("-", "-", "-"))
-            rate = PAPER_ITERATIONS / 3600 / float(hours) if hours != "-" else np.nan
+            # Sampling was stopped after 12 hours, at an iteration that is not printed.
+            known = hours != "-" and name != "sampling"
+            rate = PAPER_ITERATIONS / 3600 / float(hours) if known else np.nan
             lines.append({
                 "way": name, "n": row["n"], "true tau_1": row["truth"],
                 "estimate +- sd": f"{tau1.mean():.2f} +- {tau1.std():.2f}",
