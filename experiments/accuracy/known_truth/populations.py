@@ -51,14 +51,19 @@ def _simulated(rng) -> bnp.datasets.Population:
     levels = bnp.datasets.census_income().levels
     stick = rng.beta(1, ALPHA0, COMPONENTS)
     weight = stick * np.cumprod(np.append(1, 1 - stick[:-1]))
-    shares = rng.standard_gamma(np.broadcast_to(ALPHA * weight, (SIMULATED, COMPONENTS)))
+    return mixed_membership(rng, levels, ALPHA * weight, SIMULATED)
+
+
+def mixed_membership(rng, levels, shape, size: int) -> bnp.datasets.Population:
+    """`size` records: g_i ~ Dir(shape), and level probabilities from their uniform prior."""
+    shares = rng.standard_gamma(np.broadcast_to(shape, (size, len(shape))))
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
     above = np.cumsum(shares, axis=1)
     columns = {}
     for name, labels in levels.items():
-        theta = np.cumsum(rng.dirichlet(np.ones(len(labels)), COMPONENTS), axis=1)
-        component = (above < rng.random((SIMULATED, 1))).sum(axis=1).clip(max=COMPONENTS - 1)
-        code = (theta[component] < rng.random((SIMULATED, 1))).sum(axis=1)
+        theta = np.cumsum(rng.dirichlet(np.ones(len(labels)), len(shape)), axis=1)
+        component = (above < rng.random((size, 1))).sum(axis=1).clip(max=len(shape) - 1)
+        code = (theta[component] < rng.random((size, 1))).sum(axis=1)
         columns[name] = pd.Categorical.from_codes(code.clip(max=len(labels) - 1), labels)
     return bnp.datasets.Population(
         frame=pd.DataFrame(columns), source="simulated", licence="none is needed"

@@ -3,6 +3,8 @@
     python experiments/papers/paper_tables/run.py                         # four treatments of zeros
     python experiments/papers/paper_tables/run.py --part profiles         # K extreme profiles
     python experiments/papers/paper_tables/run.py --part concentration    # alpha of records
+    python experiments/papers/paper_tables/run.py --part published        # the paper's own setting
+    python experiments/papers/paper_tables/run.py --part simulated        # the simulated population
     python experiments/papers/paper_tables/run.py --level-priors uniform  # the papers' prior alone
     python experiments/papers/paper_tables/run.py --n 1000 --minutes 30   # what there is time for
 
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import simulated
 import tables
 
 import bnp_models as bnp
@@ -38,11 +41,13 @@ TREATMENTS = {
     "ignored": "all persons, no conditions",
     "modelled": "all persons, 55 conditions",
     "not_applicable": "the same, settled items absent from the records",
+    "simulated": "712,174 persons simulated from extreme profiles",
 }
 LEVEL_PRIORS = ("learned", "uniform")
 PROFILES = (3, 5, 10, 15, 20, 30, 50)
+# The paper's table names 2 and 60 as the best of its values, and the text none.
+SIMULATED_PROFILES = (2, 5, 10, 20, 60)
 HELD_OUT = 2000
-NUM_CHAINS = 3
 # Draws at which the approximation of the truncated risk is evaluated: every so many.
 THIN_EXPONENT = 10
 
@@ -50,7 +55,10 @@ THIN_EXPONENT = 10
 @cache
 def people_of(treatment):
     """The population, and its persons' numbers as a variable more."""
-    people = bnp.datasets.census_income(adults=treatment == "removed")
+    if treatment == "simulated":
+        people = simulated.population()
+    else:
+        people = bnp.datasets.census_income(adults=treatment == "removed")
     numbered = people.frame.assign(person=np.arange(len(people)))
     return people, dataclasses.replace(people, frame=numbered)
 
@@ -88,7 +96,7 @@ def measure(case, folder) -> dict:
         zeros = bnp.read_conditions(CONDITIONS, table.schema)
     model = make_model(case)
     run = bnp.sample(
-        model, table, key=jax.random.key(seed), conditions=zeros, num_chains=NUM_CHAINS,
+        model, table, key=jax.random.key(seed), conditions=zeros, num_chains=tables.NUM_CHAINS,
         num_warmup=case["warmup"], num_samples=case["draws"], thin=case["thin"],
     )  # fmt: skip
     began = time.perf_counter()
@@ -117,10 +125,13 @@ def measure(case, folder) -> dict:
     if seed == 0:
         path = tables.draws_path(folder, row)
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(
-            path, tau1=risk.tau1.astype(np.int32),
-            components=run.draws["components"].astype(np.int16),
-        )  # fmt: skip
+        kept = {
+            "tau1": risk.tau1.astype(np.int32), "expectation": risk.tau1_conditional,
+            "components": run.draws["components"].astype(np.int16),
+        }  # fmt: skip
+        if treatment == "simulated" and case["model"] == tables.PUBLISHED:
+            kept["sampled"], kept["sampled_seconds"] = simulated.sampled_tau1(run)
+        np.savez_compressed(path, **kept)
     return row
 
 
@@ -142,34 +153,42 @@ def exponent(run, people) -> float | None:
 
 def models_of(part, treatments):
     """(treatment, model) of each row of a part."""
-    if part == "treatments":
-        return [(treatment, "hdp-shared") for treatment in treatments]
+    if part in ALONE:
+        return [(treatment, ALONE[part]) for treatment in treatments]
     if part == "profiles":
-        models = ["hdp-shared", *(f"profiles-{k}" for k in PROFILES)]
+        models = [tables.DEFAULT, *(f"profiles-{k}" for k in PROFILES)]
+    elif part == "simulated":
+        models = [tables.PUBLISHED, *(f"profiles-{k}" for k in SIMULATED_PROFILES)]
     else:
         models = [f"hdp-{mode}" for mode in ("shared", "record", "hierarchical")]
     return [(treatment, model) for treatment in treatments for model in models]
 
 
+# Parts with one model.
+ALONE = {"treatments": tables.DEFAULT, "published": tables.PUBLISHED}
 DEFAULT_TREATMENTS = {
-    "treatments": list(TREATMENTS), "profiles": ["removed"], "concentration": ["modelled"],
+    "treatments": ["removed", "ignored", "modelled", "not_applicable"], "profiles": ["removed"],
+    "concentration": ["modelled"], "published": ["removed", "ignored", "modelled"],
+    "simulated": ["simulated"],
 }  # fmt: skip
+DEFAULT_PRIORS = {"published": ("uniform",), "simulated": ("uniform",)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=DEFAULT_TREATMENTS, default="treatments")
     parser.add_argument("--treatments", nargs="+", choices=TREATMENTS, help="of structural zeros")
-    parser.add_argument("--level-priors", nargs="+", choices=LEVEL_PRIORS, default=LEVEL_PRIORS)
+    parser.add_argument("--level-priors", nargs="+", choices=LEVEL_PRIORS)
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10000])
-    parser.add_argument("--seeds", type=int, help="samples (profiles: 1, else 5)")
+    parser.add_argument("--seeds", type=int, help="samples (profiles, simulated: 1, else 5)")
     parser.add_argument("--warmup", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--thin", type=int, default=4)
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     parser.add_argument("--folder", type=Path, default=HERE, help="where the results are")
     args = parser.parse_args()
-    seeds = args.seeds or (1 if args.part == "profiles" else 5)
+    seeds = args.seeds or (1 if args.part in ("profiles", "simulated") else 5)
+    priors = args.level_priors or DEFAULT_PRIORS.get(args.part, LEVEL_PRIORS)
     sweeps = {"warmup": args.warmup, "draws": args.draws, "thin": args.thin}
     results = Results(args.folder / "results.csv", KEY, args.minutes)
     cases = (
@@ -177,7 +196,7 @@ def main():
         | sweeps
         for seed in range(seeds)
         for n in args.n
-        for prior in args.level_priors
+        for prior in priors
         for treatment, model in models_of(
             args.part, args.treatments or DEFAULT_TREATMENTS[args.part]
         )

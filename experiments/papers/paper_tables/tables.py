@@ -11,12 +11,39 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))
 from results import accuracy_rows, longest, markdown  # noqa: E402
 
+import bnp_models as bnp  # noqa: E402
 from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
 PRIORS = ("uniform", "uniform, corrected", "learned", "learned, corrected")
-DEFAULT = "hdp-shared"
+DEFAULT, PUBLISHED = "hdp-shared", "hdp-record"
 TARGET_ESS = 400
+NUM_CHAINS = 3
+# Tables 3 and 1 as printed: true tau_1, mean and standard deviation of the estimate, and hours.
+PRINTED_TABLE_3 = {
+    ("removed", 1000): (9, "7.49 +- 5.32"),
+    ("removed", 5000): (27, "38.8 +- 12.0"),
+    ("removed", 10000): (53, "66.72 +- 10.85"),
+    ("ignored", 1000): (11, "57.98 +- 13.25"),
+    ("ignored", 5000): (55, "186.06 +- 46.67"),
+    ("ignored", 10000): (88, "288.7 +- 47.15"),
+    ("modelled", 1000): (11, "10.81 +- 1.66"),
+    ("modelled", 5000): (55, "56.16 +- 3.78"),
+    ("modelled", 10000): (88, "189.46 +- 5.76, 101.98 +- 5.27"),
+}
+PRINTED_TABLE_1 = {
+    ("sampling", 1000): ("4", "6.66 +- 2.42", "12.01"),
+    ("sampling", 5000): ("28", "34.92 +- 23.63", "12.01"),
+    ("sampling", 10000): ("66", "67.33 +- 25.42", "12.0"),
+    ("Monte Carlo", 1000): ("4", "6.79 +- 1.55", "1.49"),
+    ("Monte Carlo", 5000): ("28", "34.48 +- 20.86", "3.13"),
+    ("Monte Carlo", 10000): ("66", "67.64 +- 24.78", "5.35"),
+    ("K = 2", 1000): ("4", "4.01 +- 1.68", "5.39"),
+    ("K = 2", 5000): ("28", "20.26 +- 3.67", "5.95"),
+    ("K = 60", 10000): ("66", "45.63 +- 5.25", "6.89"),
+}
+PAPER_ITERATIONS = 400_000
+JUDGED = {"tau1": "tau_1", "alpha": "alpha", "log_likelihood": "log-likelihood"}
 
 
 def draws_path(folder: Path, row) -> Path:
@@ -107,8 +134,8 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def by_prior() -> pd.DataFrame:
-    """Both priors of levels, without and with the correction, on the first five samples of a size.
+def rows_by_prior() -> pd.DataFrame:
+    """The first five samples of a size under both priors, without and with the correction.
 
     The chains are those of `experiments/accuracy/known_truth`, whose samples are the same:
     four of 600 + 400 sweeps.
@@ -123,7 +150,12 @@ def by_prior() -> pd.DataFrame:
     tied = tied.assign(
         level_prior=tied["level_prior"] + ", corrected", covered=tied["covered_ties"]
     )
-    rows = pd.concat([rows, tied])
+    return pd.concat([rows, tied])
+
+
+def by_prior() -> pd.DataFrame:
+    """Both priors of levels, without and with the correction: means over the samples."""
+    rows = rows_by_prior()
     rows = rows.assign(
         error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
         order=rows["treatment"].map(ORDER.index), prior=rows["level_prior"].map(PRIORS.index),
@@ -141,6 +173,103 @@ def by_prior() -> pd.DataFrame:
             held_out=("held_out", "mean"),
         )
     )
+
+
+def published(rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 3 in the paper's own setting, beside one alpha for all records and the paper's figures.
+
+    The columns of one alpha are means over the same samples, as far as they were run.
+    """
+    others = rows_by_prior()
+    lines = []
+    for (treatment, n), own in rows.groupby(["treatment", "n"], sort=False):
+        line = {
+            "structural zeros": treatment, "n": n, "samples": len(own),
+            "true tau_1": own["truth"].mean(), "estimate": own["mean"].mean(),
+            "sd": own["sd"].mean(), "covered": own["covered"].sum(),
+            "expectation": own["mean_conditional"].mean(),
+        }  # fmt: skip
+        for name, shown in JUDGED.items():
+            line[f"R-hat of {shown}, largest"] = f"{own[f'rhat_{name}'].max():.3f}"
+            line[f"ESS of {shown}, least"] = own[f"ess_{name}"].min()
+        same = others[(others["treatment"] == treatment) & (others["n"] == n)]
+        same = same[same["seed"].isin(own["seed"])]
+        for prior in ("uniform", "learned, corrected"):
+            of_prior = same[same["level_prior"] == prior]
+            covered = f"{of_prior['covered'].sum():.0f} of {len(of_prior)}"
+            shown = f"{of_prior['mean'].mean():.1f} ({covered})" if len(of_prior) else "-"
+            line[f"one alpha, {prior} (covered)"] = shown
+        truth, estimate = PRINTED_TABLE_3[treatment, n]
+        lines.append(line | {"paper: true tau_1": truth, "paper: estimate": estimate})
+    return pd.DataFrame(lines)
+
+
+def chains(rows: pd.DataFrame) -> pd.DataFrame:
+    """The chains of each sample: how far they agree, and their speed."""
+    columns = {
+        "structural zeros": rows["treatment"],
+        "model": rows["model"],
+        "n": rows["n"],
+        "sample": rows["seed"],
+        "sweeps": rows["warmup"].map(str) + " + " + (rows["draws"] * rows["thin"]).map(str),
+        "sample uniques": rows["sample_uniques"],
+        "true tau_1": rows["truth"],
+        "mean, 95% interval": [interval(row) for _, row in rows.iterrows()],
+    }
+    for name, shown in JUDGED.items():
+        columns[f"R-hat of {shown}"] = rows[f"rhat_{name}"].map("{:.3f}".format)
+        columns[f"ESS of {shown}"] = rows[f"ess_{name}"]
+    return pd.DataFrame(columns | {
+        "tau_1 by chain": rows["tau1_by_chain"],
+        "log-likelihood by chain": rows["log_likelihood"],
+        "components by chain": rows["components"],
+        "alpha": rows["alpha"],
+        "sweeps per second": with_speeds(rows)["sweeps_per_second"],
+    })  # fmt: skip
+
+
+def simulated_estimates(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Table 1: tau_1 of the simulated population by sampling, by Monte Carlo, and by K profiles."""
+    lines = []
+    for _, row in with_speeds(rows).iterrows():
+        draws = np.load(draws_path(folder, row))
+        if row["model"] == PUBLISHED:
+            estimates = {"sampling": "sampled", "count": "tau1", "Monte Carlo": "expectation"}
+        else:
+            estimates = {f"K = {row['model'].removeprefix('profiles-')}": "tau1"}
+        for name, of in estimates.items():
+            tau1 = draws[of]
+            low, high = np.quantile(tau1, [0.025, 0.975])
+            figures = "tau1_conditional" if of == "expectation" else "tau1"
+            truth, printed, hours = PRINTED_TABLE_1.get((name, row["n"]), ("-", "-", "-"))
+            # Sampling was stopped after 12 hours, at an iteration that is not printed.
+            known = hours != "-" and name != "sampling"
+            rate = PAPER_ITERATIONS / 3600 / float(hours) if known else np.nan
+            lines.append({
+                "way": name, "n": row["n"], "true tau_1": row["truth"],
+                "estimate +- sd": f"{tau1.mean():.2f} +- {tau1.std():.2f}",
+                "95% interval": f"{low:.1f} to {high:.1f}", "draws": tau1.size,
+                "R-hat of tau_1": f"{row[f'rhat_{figures}']:.3f}",
+                "ESS of tau_1": row[f"ess_{figures}"],
+                "R-hat of alpha": f"{row['rhat_alpha']:.3f}", "ESS of alpha": row["ess_alpha"],
+                "R-hat of log-likelihood": f"{row['rhat_log_likelihood']:.3f}",
+                "ESS of log-likelihood": row["ess_log_likelihood"],
+                "sweeps of a chain per second": NUM_CHAINS * row["sweeps_per_second"],
+                "seconds of an estimate": float(draws["sampled_seconds"]) / tau1.size
+                if of == "sampled" else row["risk_seconds"] / draws["tau1"].size,
+                "paper: true tau_1": truth, "paper: estimate": printed, "paper: hours": hours,
+                "paper: iterations per second": rate,
+            })  # fmt: skip
+    order = {name: i for i, name in enumerate(dict.fromkeys(line["way"] for line in lines))}
+    lines.sort(key=lambda line: (order[line["way"]], line["n"]))
+    return pd.DataFrame(lines)
+
+
+def age_by_education() -> pd.DataFrame:
+    """Table 2 of the bundled census population."""
+    frame = bnp.datasets.census_income().frame
+    table = pd.crosstab(frame["age"], frame["education"], dropna=False)
+    return table.rename_axis(index="age", columns=None)
 
 
 def concentrations(rows: pd.DataFrame) -> pd.DataFrame | None:
@@ -195,7 +324,8 @@ def with_profiles(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of extreme profiles, K of each, and, with K = 0, the HDP's of the same samples."""
     is_profiles = rows["model"].str.startswith("profiles-")
     k = rows["model"].str.removeprefix("profiles-").where(is_profiles, "0").astype(int)
-    rows = rows[is_profiles | (rows["model"] == DEFAULT)].assign(K=k)
+    hdp = np.where(rows["treatment"] == "simulated", PUBLISHED, DEFAULT)
+    rows = rows[is_profiles | (rows["model"] == hdp)].assign(K=k)
     most = rows.groupby(["treatment", "level_prior", "n", "seed"])["K"].transform("max")
     return rows[most > 0].sort_values(["level_prior", "seed", "n", "K"], kind="stable")
 
@@ -215,7 +345,7 @@ def plot_boxes(rows: pd.DataFrame, folder: Path) -> None:
     figure.savefig(folder / "boxes.png", dpi=120)
 
 
-def plot_profiles(rows: pd.DataFrame, folder: Path) -> None:
+def plot_profiles(rows: pd.DataFrame, path: Path, folder: Path) -> None:
     """Posterior of tau_1 for the first sample of each size, a box a K, and the HDP's."""
     rows = with_profiles(rows[rows["seed"] == 0])
     if rows.empty:
@@ -229,7 +359,42 @@ def plot_profiles(rows: pd.DataFrame, folder: Path) -> None:
             axis.set_title(f"{treatment}, {prior}, n = {n:,}", fontsize=9)
     figure.supxlabel("number of extreme profiles K", fontsize=9)
     figure.supylabel("tau_1", fontsize=9)
-    figure.savefig(folder / "profiles.png", dpi=120)
+    figure.savefig(path, dpi=120)
+
+
+def plot_as_printed(rows: pd.DataFrame, draws: str, path: Path, folder: Path) -> None:
+    """The paper's figures: histogram and box of tau_1, traces of the components, a line a size."""
+    rows = rows[[draws_path(folder, row).exists() for _, row in rows.iterrows()]]
+    if rows.empty:
+        return
+    figure, axes = panels(len(rows), 3, width=3.6, height=2.2)
+    for line, (_, row) in zip(axes, rows.iterrows(), strict=True):
+        kept = np.load(draws_path(folder, row))
+        tau1 = kept[draws].ravel()
+        whole = np.issubdtype(tau1.dtype, np.integer)
+        width = max(1, int(np.ptp(tau1)) // 30)
+        bins = np.arange(tau1.min() - 0.5, tau1.max() + width + 0.5, width) if whole else 30
+        line[0].hist(tau1, bins=bins, density=True, color="#7fa3c4")
+        line[0].axvline(row["truth"], color="red", lw=1.5)
+        line[0].set_title(f"n = {row['n']:,}", fontsize=8)
+        draw_box(line[1], 0, tau1)
+        line[1].hlines(row["truth"], -0.45, 0.45, color="red", lw=2)
+        line[1].set_xticks([])
+        sweeps = row["warmup"] + row["thin"] * np.arange(1, kept["components"].shape[1] + 1)
+        line[2].plot(sweeps, kept["components"].T, lw=0.5)
+    for axis, name in zip(axes[-1], ("tau_1", "tau_1", "components against sweeps"), strict=True):
+        axis.set_xlabel(name, fontsize=8)
+    figure.savefig(path, dpi=100)
+
+
+def draw_box(axis, x: float, tau1: np.ndarray) -> None:
+    """A box as the paper draws it: whiskers are the 95% interval, the mean is dashed and green."""
+    low, q1, median, q3, high = np.quantile(tau1, [0.025, 0.25, 0.5, 0.75, 0.975])
+    box = {"whislo": low, "q1": q1, "med": median, "q3": q3, "whishi": high, "mean": tau1.mean()}
+    axis.bxp(
+        [box], positions=[x], widths=0.5, showfliers=False, showmeans=True, meanline=True,
+        patch_artist=True, boxprops={"facecolor": "#d5e3ee"},
+    )  # fmt: skip
 
 
 def draw_boxes(axis, rows: pd.DataFrame, labels, folder: Path) -> None:
@@ -239,15 +404,9 @@ def draw_boxes(axis, rows: pd.DataFrame, labels, folder: Path) -> None:
     draws were not kept has its mean and interval alone.
     """
     for x, (_, row) in enumerate(rows.iterrows()):
-        ends = {"whislo": row["q025"], "whishi": row["q975"], "mean": row["mean"]}
         if draws_path(folder, row).exists():
             tau1 = np.load(draws_path(folder, row))["tau1"]
-            q1, median, q3 = np.quantile(tau1, [0.25, 0.5, 0.75])
-            axis.bxp(
-                [ends | {"q1": q1, "med": median, "q3": q3}], positions=[x], widths=0.5,
-                showfliers=False, showmeans=True, meanline=True, patch_artist=True,
-                boxprops={"facecolor": "#d5e3ee"},
-            )  # fmt: skip
+            draw_box(axis, x, tau1)
             axis.plot(np.full(len(tau1), x + 0.35), tau1.mean(axis=1), ".", ms=4, color="black")
         else:
             axis.vlines(x, row["q025"], row["q975"], color="black", lw=1)
@@ -313,8 +472,10 @@ def write(folder: Path = HERE) -> None:
         return
     where = ["treatment", "model", "level_prior", "n", "seed"]
     rows = longest(pd.read_csv(folder / "results.csv"), where)
-    order = rows["treatment"].map(ORDER.index)
+    order = rows["treatment"].map((*ORDER, "simulated").index)
     rows = rows.iloc[np.lexsort((rows["seed"], rows["n"], rows["level_prior"], order))]
+    made_up = rows["treatment"] == "simulated"
+    made_up, rows = rows[made_up], rows[~made_up]
     text = []
     first = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     if (rows["model"] == DEFAULT).any():
@@ -323,14 +484,30 @@ def write(folder: Path = HERE) -> None:
         text += [markdown(times(first), index=False)]
         text += ["## Over samples", markdown(over_samples(rows))]
     text += ["## Priors of levels, and the correction for overdispersion", markdown(by_prior())]
+    own = rows[(rows["model"] == PUBLISHED) & (rows["level_prior"] == "uniform")]
+    if len(own):
+        text += ["## Table 3 in the paper's own setting", markdown(published(own), index=False)]
+        text += ["## Chains in the paper's own setting", markdown(chains(own), index=False)]
+        for treatment in dict.fromkeys(own["treatment"]):
+            kept = own[(own["treatment"] == treatment) & (own["seed"] == 0)]
+            plot_as_printed(kept, "tau1", folder / f"published_{treatment}.png", folder)
     if (compared := concentrations(rows)) is not None:
         text += ["## Concentration of records", markdown(compared)]
     if len(table := profiles(rows)):
         text += ["## Extreme profiles", markdown(table, index=False)]
+    if len(made_up):
+        table = simulated_estimates(made_up, folder)
+        text += ["## Table 1, the simulated population", markdown(table, index=False)]
+        text += ["## Chains on the simulated population", markdown(chains(made_up), index=False)]
+        hdp = made_up[made_up["model"] == PUBLISHED]
+        plot_as_printed(hdp, "tau1", folder / "simulated_sampling.png", folder)
+        plot_as_printed(hdp, "expectation", folder / "simulated_monte_carlo.png", folder)
+        plot_profiles(made_up, folder / "simulated_profiles.png", folder)
+    text += ["## Table 2, age by education", markdown(age_by_education())]
     (folder / "tables.md").write_text("\n\n".join(text) + "\n")
     plot_draws(first, folder)
     plot_boxes(first, folder)
-    plot_profiles(rows, folder)
+    plot_profiles(rows, folder / "profiles.png", folder)
 
 
 if __name__ == "__main__":
