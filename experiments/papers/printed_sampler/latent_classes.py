@@ -39,7 +39,7 @@ PLAIN = {
 
 # The small case: three variables of two levels, one condition, two classes.
 SMALL = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 1, 0]])
-CHAINS, SWEEPS = 4, 6000
+CHAINS, SWEEPS = 4, 3000
 QUANTITIES = ("P(impossible)", "p(0, 0, 0)", "p(1, 0, 1)", "largest class", "log(1 + alpha)")
 CELLS = np.stack(np.meshgrid(*[[0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
 
@@ -290,22 +290,25 @@ def measure(name, table, zeros, num_classes, sweeps, repeats):
     return rows
 
 
+def write(*tables) -> None:
+    text = "\n\n".join(markdown(table, index=False) for table in tables)
+    (HERE / "latent_classes.md").write_text(text + "\n")
+
+
 def main() -> None:
     checked = check()
-    print(checked, flush=True)
-    people = bnp.datasets.census_income()
+    write(checked)
+    people, rows = bnp.datasets.census_income(), []
     path = HERE.parents[1] / "synthesis" / "repeated_sampling" / "conditions.csv"
-    rows = []
     for n in (1000, 10_000):
         table = bnp.Microdata.from_frame(people.sample(n, 0))
         zeros = bnp.read_conditions(path, table.schema)
         rows += measure(f"census, n = {n:,}", table, zeros, 50, 150, 15)
-        print(pd.DataFrame(rows), flush=True)
+        write(checked, pd.DataFrame(rows).fillna("-"))
     zeros = conditions_73()
     table = simulate_latent_classes(zeros, 10_000, 80)
     rows += measure("17 variables, n = 10,000", table, zeros, 80, 40, 5)
-    text = "\n\n".join(markdown(part, index=False) for part in (checked, pd.DataFrame(rows)))
-    (HERE / "latent_classes.md").write_text(text + "\n")
+    write(checked, pd.DataFrame(rows).fillna("-"))
 
 
 if __name__ == "__main__":
