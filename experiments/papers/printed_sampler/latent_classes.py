@@ -1,13 +1,15 @@
 """TNPLCM with impossible records drawn one by one, and with counts of them by slice.
 
     python experiments/papers/printed_sampler/latent_classes.py
+    python experiments/papers/printed_sampler/latent_classes.py --only speed
 
 Manrique-Vallier & Hu (2018, doi:10.1111/rssa.12352, section 2.3) replace the impossible records of
 Manrique-Vallier & Reiter (2014) by counts, and report 300% more speed and 97% less memory. Both are
 here in NumPy, beside the two augmentations of the program: their posterior on a small case, and
-their time and memory on larger ones. Writes latent_classes.md.
+their time and memory on larger ones. Writes posterior.md and speed.md.
 """
 
+import argparse
 import sys
 import time
 import tracemalloc
@@ -226,7 +228,7 @@ def check():
                 "least effective draws": int(min(x["ess_bulk"] for x in figures)),
             }
         )
-    return pd.DataFrame(rows).fillna("-")
+    return pd.DataFrame(rows)
 
 
 def shown(mean, error):
@@ -243,9 +245,9 @@ def timed(function, repeats):
     return float(np.median(seconds))
 
 
-def measure(name, table, zeros, num_classes, sweeps, repeats):
-    """Seconds a sweep and memory of all samplers, from a state that counts have reached."""
-    data, rng, rows = Data(table, zeros), np.random.default_rng(2), []
+def measure_here(name, table, zeros, num_classes, sweeps, repeats):
+    """Rows of seconds a sweep and memory of the samplers in NumPy, after sweeps with counts."""
+    data, rng = Data(table, zeros), np.random.default_rng(2)
     state = start(rng, num_classes, data.num_levels)
     for _ in range(sweeps):
         state, _ = sweep(rng, state, data, False)
@@ -266,9 +268,16 @@ def measure(name, table, zeros, num_classes, sweeps, repeats):
             kept = listed * (1 + len(data.num_levels)) * 8
         else:
             kept = (len(data.slices) * num_classes + num_classes * sum(data.num_levels)) * 8
-        rows.append(case | {"sampler": f"{way}, NumPy", "impossible records": int(np.mean(numbers)),
-                            "ms a sweep": milliseconds, "kept of them, MiB": kept / 2**20,
-                            "peak of a sweep, MiB": peak / 2**20})  # fmt: skip
+        yield case | {
+            "sampler": f"{way}, NumPy", "impossible records": int(np.mean(numbers)),
+            "ms a sweep": milliseconds, "kept of them, MiB": kept / 2**20,
+            "peak of a sweep, MiB": peak / 2**20,
+        }  # fmt: skip
+
+
+def measure_program(name, table, zeros, num_classes, sweeps, repeats):
+    """The same of the program's samplers, after as many sweeps of their own."""
+    case = {"data": name, "slices": len(zeros.slices())}
     for augmentation in ("boxes", "none"):
         model = bnp.TNPLCM(num_classes, augmentation=augmentation, **PLAIN)
         prepared = model.prepare(table, zeros)
@@ -282,33 +291,44 @@ def measure(name, table, zeros, num_classes, sweeps, repeats):
             jax.block_until_ready(step(jax.random.key(4), own, prepared, sweeps))
 
         memory = step.memory_analysis()
-        rows.append(case | {
+        yield case | {
             "sampler": f"the program, {augmentation}", "impossible records": int(info.augmented),
             "ms a sweep": 1e3 * timed(once, repeats), "kept of them, MiB": np.nan,
             "peak of a sweep, MiB": memory.temp_size_in_bytes / 2**20,
-        })  # fmt: skip
-    return rows
+        }  # fmt: skip
 
 
-def write(*tables) -> None:
-    text = "\n\n".join(markdown(table, index=False) for table in tables)
-    (HERE / "latent_classes.md").write_text(text + "\n")
-
-
-def main() -> None:
-    checked = check()
-    write(checked)
-    people, rows = bnp.datasets.census_income(), []
+def cases():
+    """Name, sample, structural zeros, classes, sweeps before, and sweeps that are timed."""
+    people = bnp.datasets.census_income()
     path = HERE.parents[1] / "synthesis" / "repeated_sampling" / "conditions.csv"
     for n in (1000, 10_000):
         table = bnp.Microdata.from_frame(people.sample(n, 0))
         zeros = bnp.read_conditions(path, table.schema)
-        rows += measure(f"census, n = {n:,}", table, zeros, 50, 150, 15)
-        write(checked, pd.DataFrame(rows).fillna("-"))
+        yield f"census, n = {n:,}", table, zeros, 50, 150, 15
     zeros = conditions_73()
     table = simulate_latent_classes(zeros, 10_000, 80)
-    rows += measure("17 variables, n = 10,000", table, zeros, 80, 40, 5)
-    write(checked, pd.DataFrame(rows).fillna("-"))
+    yield "17 variables, n = 10,000", table, zeros, 80, 40, 5
+
+
+def write(table: pd.DataFrame, name: str) -> None:
+    (HERE / name).write_text(markdown(table.fillna("-"), index=False) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=("posterior", "speed"), help="one of the two tables")
+    args = parser.parse_args()
+    if args.only != "speed":
+        write(check(), "posterior.md")
+    if args.only != "posterior":
+        rows = []
+        for measure in (measure_here, measure_program):
+            for case in cases():
+                for row in measure(*case):
+                    rows.append(row)
+                    print(row, flush=True)
+                    write(pd.DataFrame(rows).sort_values("data", kind="stable"), "speed.md")
 
 
 if __name__ == "__main__":
