@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import bnp_models as bnp
 from bnp_models.risk.evaluator import cell_probabilities
 
 _RECORDS_AT_ONCE = 2**15
@@ -110,3 +111,11 @@ def _separating_hash(codes):
         if np.unique(_hash(codes, multiplier)).size == len(codes):
             return multiplier
     raise ValueError(f"{len(codes)} sample uniques are too many for population simulation")
+
+
+def weighted(codes, population_size, weights=None, **options):
+    """Cells of coded records, all of whose levels up to the largest exist."""
+    levels = tuple(tuple(range(int(size))) for size in codes.max(axis=0) + 1)
+    names = tuple(f"v{j}" for j in range(codes.shape[1]))
+    table = bnp.Microdata(bnp.Schema(names, levels), codes)
+    return bnp.weighted_cells(table, population_size, weights, **options)

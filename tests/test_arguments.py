@@ -160,6 +160,9 @@ CALLS = {
     ),
     "household_risk": lambda it, key: bnp.household_risk(it.run, 20_000, key=key),
     "impute": lambda it, key: bnp.impute(it.run, 1, key=key),
+    "loglinear_risk": lambda it, key: bnp.loglinear_risk(
+        it.cells, structure="forest", ties="on", key=key
+    ),
     "population_risk": lambda it, key: bnp.population_risk(it.run, 20_000, key=key),
     "predictive_checks": lambda it, key: bnp.predictive_checks(it.run, key=key),
     "protect": lambda it, key: bnp.protect(it.run, 20_000, max_tau1=5, key=key),

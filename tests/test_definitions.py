@@ -133,7 +133,7 @@ def test_page_of_overdispersion_has_the_constants_and_the_names():
     rows = table(section("overdispersion", "Prior"), "value")
     for name, cell in rows.items():
         assert ast.literal_eval(cell) == getattr(overdispersion, name), name
-    assert len(rows) == 5
+    assert len(rows) == 6
     rows = table(section("overdispersion", "What is kept"), "meaning")
     in_files = {arviz._IN_FILES.get(name, name) for name in inference_data._OF_RISK}
     assert set(rows) == in_files | {"tie_shape", "tie_exponent"}

@@ -33,6 +33,7 @@ from scipy.special import gammaln
 from bnp_models.inference.run import RecordsRun
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.rng import Keys, key_array
+from bnp_models.risk.reciprocals import expected_reciprocal
 
 EXPONENTS = np.linspace(0, 1, 9)
 """Values of the exponent."""
@@ -83,6 +84,10 @@ OF_RECORDS = Prior((1.06, 0.87), (0.53, 0.21))
 OF_COMPOSITIONS = Prior((-0.03, 0.5), (0.42, 0.2))
 """Prior for compositions of households, from three populations
 (experiments/accuracy/household_risk)."""
+
+OF_FORESTS = Prior((1.04, 1.02), (0.5, 0.17))
+"""Prior for records about a log-linear forest, from nine populations
+(experiments/accuracy/risk_peers)."""
 
 LIKELIHOOD_POWER = 0.5
 """Power of the likelihood of the sample's counts."""
@@ -337,6 +342,24 @@ class Overdispersion(NamedTuple):
         log_one_more, expected = np.log1p(odds), shape * odds
         r2 = -np.expm1(-shape * log_one_more) / np.maximum(expected, 1e-300)
         return np.exp(-(shape + 1) * log_one_more), np.where(expected > 1e-12, r2, 1.0)
+
+    def expected_reciprocals(
+        self, counts: np.ndarray, b: np.ndarray, expected_new: np.ndarray
+    ) -> np.ndarray:
+        """Evaluate E(1/F) of cells with any number of records.
+
+        Parameters
+        ----------
+        counts
+            (C,) records of the sample in each cell, at least 1.
+        b
+            (D, ..., C) probabilities of the cells by the model.
+        expected_new
+            (D, ..., C) unsampled persons of each cell that the model expects.
+        """
+        shape = self.shape_of(b)
+        odds = expected_new / (shape + self.num_records * b)
+        return expected_reciprocal(counts, shape + counts, odds)
 
     def draw_probabilities(
         self, generator: np.random.Generator, b: np.ndarray, q: np.ndarray | None = None

@@ -319,9 +319,7 @@ def shared_risks(
     if overdispersion is None:
         return np.zeros(q.shape), expected_reciprocal(counts, -num_new, -q)
     b = np.exp(log_b)
-    shape = overdispersion.shape_of(b)
-    odds = num_new * q / (shape + overdispersion.num_records * b)
-    return np.zeros(q.shape), expected_reciprocal(counts, shape + counts, odds)
+    return np.zeros(q.shape), overdispersion.expected_reciprocals(counts, b, num_new * q)
 
 
 def _unbiased_risks(

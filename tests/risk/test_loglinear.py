@@ -5,18 +5,12 @@ import itertools
 import numpy as np
 import pytest
 from harness import Z_LIMIT
+from populations import weighted
 from scipy.stats import poisson
 
 import bnp_models as bnp
 from bnp_models.risk.interactions import Bounds, fit_margins, list_cells
 from bnp_models.risk.reciprocals import poisson_reciprocal
-
-
-def weighted(codes, population_size, weights=None, **options):
-    levels = tuple(tuple(range(int(size))) for size in codes.max(axis=0) + 1)
-    names = tuple(f"v{j}" for j in range(codes.shape[1]))
-    table = bnp.Microdata(bnp.Schema(names, levels), codes)
-    return bnp.weighted_cells(table, population_size, weights, **options)
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,10 @@ def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
     np.testing.assert_allclose(rarer, rare, rtol=1e-6)
 
 
-@pytest.mark.parametrize("prior", [overdispersion.OF_RECORDS, overdispersion.OF_COMPOSITIONS])
+@pytest.mark.parametrize(
+    "prior",
+    [overdispersion.OF_RECORDS, overdispersion.OF_COMPOSITIONS, overdispersion.OF_FORESTS],
+)
 def test_the_prior_is_a_t_law_on_the_grid(prior):
     layer = OverdispersionPosterior(np.array([1]), np.array([1.0]), prior=prior)
     shape, exponent = GRID

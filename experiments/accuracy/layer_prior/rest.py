@@ -35,12 +35,12 @@ MISSING = [(name, n) for n in (500, 1000, 2000) for name in SMALL] + [
 CHAINS = {"num_chains": 2, "num_warmup": 600, "num_samples": 600}
 
 
-def of_others(laws: pd.DataFrame, name: str) -> tuple[tuple, tuple]:
-    """Location and scale of log10 of the shape, and of the exponent, of the other populations."""
-    auto = laws[laws.ordered == "auto"].assign(group=lambda x: x.population.replace(GROUPS))
-    targets = auto.groupby("group")[["log10_shape", "exponent"]].mean()
-    others = targets.drop(GROUPS.get(name, name))
-    return tuple(zip(others.mean(), 1.1 * others.std(ddof=1), strict=True))
+def prior_of_others(laws: pd.DataFrame, name: str | None = None) -> Prior:
+    """Prior that is fitted to the pairs of all populations but one, or of all of them."""
+    targets = laws.assign(group=laws.population.replace(GROUPS)).groupby("group")
+    targets = targets[["log10_shape", "exponent"]].mean()
+    others = targets if name is None else targets.drop(GROUPS.get(name, name))
+    return Prior(*zip(others.mean(), 1.1 * others.std(ddof=1), strict=True))
 
 
 def rows_of(case: dict, frame: pd.DataFrame, laws: pd.DataFrame) -> list[dict]:
@@ -55,7 +55,7 @@ def rows_of(case: dict, frame: pd.DataFrame, laws: pd.DataFrame) -> list[dict]:
     )
     true = truth(frame, sample)
     risks = {}
-    others = Prior(*of_others(laws, name))
+    others = prior_of_others(laws[laws.ordered == "auto"], name)
     OverdispersionPosterior.log_prior = property(lambda _: others.log_probabilities())
     risks["now"] = bnp.population_risk(run, len(frame))
     power = overdispersion.LIKELIHOOD_POWER

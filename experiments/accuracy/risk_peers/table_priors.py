@@ -7,11 +7,13 @@ fractions about phat_k. m_k is the probability of cell k by a log-linear model o
 e = 0 is their gamma distribution; with e = 1 pi is a Dirichlet process with concentration n s.
 """
 
+import sys
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 from methods import TWO_WAY, Estimate, Method
@@ -19,8 +21,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 import bnp_models as bnp
-from bnp_models.data.cells import group_cells
-from bnp_models.risk import overdispersion
 from bnp_models.risk.interactions import (
     Bounds,
     Fitted,
@@ -30,17 +30,26 @@ from bnp_models.risk.interactions import (
     search,
     spread_evenly,
 )
-from bnp_models.risk.loglinear import OF_SEARCH
+from bnp_models.risk.loglinear import OF_SEARCH, corrected, fit_structure
+from bnp_models.risk.overdispersion import OF_FORESTS
 from bnp_models.risk.reciprocals import expected_reciprocal
 
-NUM_SIMULATED, NUM_DRAWS = 2**14, 400
-LAYER_PRIOR = Path(__file__).parents[1] / "layer_prior" / "laws.csv"
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "layer_prior"))
+
+from rest import prior_of_others  # noqa: E402
+
+NUM_SIMULATED = 2**14
+FOREST_LAWS = HERE / "forest_laws.csv"
 CANDIDATES = 45
 LARGEST_COUNT = 2**11
 """Larger F are left out of E(1 / F); this is 5e-4 at most."""
 
 LOG_SHAPE = np.log([1e-4, 1e6])
 """Limits of log s; at the upper one the log-linear model holds."""
+
+# The prior of the correction that `leave_out` sets.
+_prior = {"others": OF_FORESTS}
 
 
 class TablePrior(NamedTuple):
@@ -155,36 +164,21 @@ def about(structure: str, exponent: float | None) -> Method:
 
 def leave_out(population: str) -> None:
     """Set the prior of the correction to one that is fitted to the other populations."""
-    pairs = pd.read_csv(LAYER_PRIOR)
-    pairs = pairs[(pairs["ordered"] == "auto") & (pairs["population"] != population)]
-    means = pairs.groupby("population")[["log10_shape", "exponent"]].mean()
-    at, scale = means.mean(), 1.1 * means.std()
-    overdispersion.LOG10_SHAPE = at["log10_shape"], scale["log10_shape"]
-    overdispersion.EXPONENT = at["exponent"], scale["exponent"]
+    _prior["others"] = prior_of_others(pd.read_csv(FOREST_LAWS), population)
 
 
-def corrected(structure: str) -> Method:
-    """The correction for overdispersion of `bnp.population_risk`, about a log-linear model.
+def about_corrected(structure: str) -> Method:
+    """`bnp.loglinear_risk` of a structure with `ties="on"`, by the prior of `leave_out`.
 
-    Its prior is that of `leave_out`. It was fitted to the HDP, and so was the likelihood's power.
+    The prior was fitted about forests, also for other structures.
     """
 
     def method(cells, seed):
-        fitted, rng = fitted_table(cells, structure), np.random.default_rng((seed, 2))
-        share = fitted.share
-        codes, of_drawn = simulated_shares(fitted)
-        both = group_cells(np.concatenate([cells.codes, codes]), cells.table.schema.num_levels)
-        new = ~np.isin(both.record_cell[len(share) :], both.record_cell[: len(share)])
-        posterior = overdispersion.OverdispersionPosterior(cells.f.astype(int), of_drawn[new])
-        layers = posterior.draw(rng, share[None], NUM_DRAWS)
-        log_share = np.log(share[cells.f == 1])
-        num_new = cells.population_size - cells.table.n
-        risks = [layer.record_risks(log_share[None], num_new) for layer in layers]
-        p_unique, risk = (np.concatenate(x) for x in zip(*risks, strict=True))
-        draws = (rng.random(p_unique.shape) < p_unique).sum(axis=1)
-        limits = tuple(np.quantile(draws, [0.025, 0.975], method="inverted_cdf").tolist())
-        p_unique = p_unique.mean(axis=0)
-        return Estimate(p_unique.sum(), risk.mean(axis=0).sum(), p_unique, limits)
+        bounds = OF_SEARCH if structure == "search" else Bounds()
+        fitted = fit_structure(cells, structure, bounds)
+        found = corrected(fitted, cells, jax.random.key(seed), _prior["others"])
+        alone = cells.f == 1
+        return Estimate(found.tau1, found.tau2, found.p_unique[alone], found.tau1_interval)
 
     return method
 
@@ -214,12 +208,12 @@ TABLE_PRIORS: dict[str, Method] = {
     "Dirichlet process about forest": about("forest", 1.0),
     "power about independence": about("independence", None),
     "power about forest": about("forest", None),
-    "correction about forest": corrected("forest"),
+    "correction about forest": about_corrected("forest"),
 }
 
 SEARCHED_OR_LISTED: dict[str, Method] = {
     "power about search": about("search", None),
-    "correction about search": corrected("search"),
+    "correction about search": about_corrected("search"),
     "gamma about two-way": about("two-way", 0.0),
     "power about two-way": about("two-way", None),
 }
