@@ -40,33 +40,105 @@ def margins(table, zeros, population, seed):
     return [np.take_along_axis(table.codes, chosen, axis=0) for chosen in rows]
 
 
-def trees(table, zeros, population, seed):
-    """Sequential classification trees as synthpop's default grows them.
+def one_by_one(table, seed, grow):
+    """Variable by variable given those before it, in the order of the table.
 
-    Each variable is drawn from the leaf that the variables before it lead to, the first from its
-    margin; leaves hold five records or more, splits gain 1e-8 of the impurity or more.
+    The first is drawn from its margin. `grow` fits a variable: it takes indicators of the levels of
+    those before it, the variable's codes and their number, and returns a function of other
+    indicators whose rows are proportional to the probabilities of the codes.
     """
-    from sklearn.tree import DecisionTreeClassifier
-
     rng = np.random.default_rng([seed, 3])
     made = [np.empty_like(table.codes) for _ in range(FILES)]
     for file in made:
         file[:, 0] = table.codes[rng.integers(table.n, size=table.n), 0]
+    num_levels = table.schema.num_levels
 
     def indicators(codes, number):
-        levels = table.schema.num_levels[:number]
+        levels = num_levels[:number]
         return np.concatenate([np.eye(size)[codes[:, j]] for j, size in enumerate(levels)], axis=1)
 
     for j in range(1, table.num_variables):
+        weigh = grow(indicators(table.codes, j), table.codes[:, j], num_levels[j])
+        weights = weigh(indicators(np.concatenate(made), j)).reshape(FILES, table.n, -1)
+        for file, below in zip(made, weights.cumsum(axis=2), strict=True):
+            u = rng.random((table.n, 1)) * below[:, -1:]
+            file[:, j] = (u >= below[:, :-1]).sum(axis=1)
+    return made
+
+
+def trees(table, zeros, population, seed):
+    """Sequential classification trees as synthpop's default grows them.
+
+    Each variable is drawn from the leaf that the variables before it lead to; leaves hold five
+    records or more, splits gain 1e-8 of the impurity or more.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    def grow(x, y, size):
         tree = DecisionTreeClassifier(
             min_samples_leaf=5, min_impurity_decrease=1e-8, random_state=seed
-        )
-        tree.fit(indicators(table.codes, j), table.codes[:, j])
-        for file in made:
-            below = tree.predict_proba(indicators(file, j)).cumsum(axis=1)
-            u = rng.random((table.n, 1)) * below[:, -1:]
-            file[:, j] = tree.classes_[(u >= below[:, :-1]).sum(axis=1)]
-    return made
+        ).fit(x, y)
+        return lambda other: tree.predict_proba(other) @ np.eye(size)[tree.classes_]
+
+    return one_by_one(table, seed, grow)
+
+
+def stopped_trees(table, zeros, population, seed):
+    """The same as Manrique-Vallier & Hu (2018, section 3.1) grow them: they stop much sooner.
+
+    A node is split if its deviance is 0.01 of the root's or more, and into nodes of five or more.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    def grow(x, y, size):
+        tree = DecisionTreeClassifier(
+            criterion="entropy", min_samples_leaf=5, min_samples_split=10, random_state=seed
+        ).fit(x, y)
+        inner = tree.tree_
+        deviance = inner.impurity * inner.weighted_n_node_samples
+        stops = deviance < 0.01 * deviance[0]
+        # A node without children is a leaf. Those below it are never reached.
+        inner.children_left[stops] = inner.children_right[stops] = -1
+        return lambda other: tree.predict_proba(other) @ np.eye(size)[tree.classes_]
+
+    return one_by_one(table, seed, grow)
+
+
+def forests(table, zeros, population, seed):
+    """Sequential random forests as synthpop's `syn.rf` grows them.
+
+    Each value is that of a record drawn from the leaves of all ten trees together.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    def grow(x, y, size):
+        forest = RandomForestClassifier(10, random_state=seed).fit(x, y)
+        leaves = forest.apply(x)
+        counts = np.zeros((leaves.shape[1], leaves.max() + 1, size))
+        every = np.arange(leaves.shape[1])
+        np.add.at(counts, (every, leaves, y[:, None]), 1)
+        return lambda other: counts[every, forest.apply(other)].sum(axis=1)
+
+    return one_by_one(table, seed, grow)
+
+
+def voting_forests(table, zeros, population, seed):
+    """Sequential random forests of Caiola & Reiter (2010), whose trees vote for one value each.
+
+    They have 50 trees in place of the 500 of that paper, which vote alike on average.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    def grow(x, y, size):
+        forest = RandomForestClassifier(50, random_state=seed).fit(x, y)
+
+        def votes(other):
+            given = np.stack([tree.predict(other).astype(int) for tree in forest.estimators_])
+            return np.eye(size)[forest.classes_[given]].sum(axis=0)
+
+        return votes
+
+    return one_by_one(table, seed, grow)
 
 
 def mbi(table, zeros, population, seed, rounded=True):
@@ -142,7 +214,9 @@ def ours(name, table, zeros, population, seed):
 
 PEERS = {
     "fresh samples": fresh, "independent margins": margins, "sequential trees": trees,
-    "mbi, rounded": mbi, "mbi, drawn": mbi_drawn, "lace": lace,
+    "trees that stop sooner": stopped_trees, "random forests": forests,
+    "random forests, votes": voting_forests, "mbi, rounded": mbi, "mbi, drawn": mbi_drawn,
+    "lace": lace,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Table and figures of the replications; `run.py` calls this when all are there."""
+"""Tables and figures of the replications; `run.py` and `trees.py` call this."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,10 @@ import bnp_models as bnp
 
 HERE = Path(__file__).parent
 SOURCES = {"original": "original sample", "tnplcm": "TNPLCM", "nplcm": "NPLCM"}
+TREES = {
+    "trees": "trees, synthpop's", "stopped_trees": "trees, the paper's",
+    "forests": "forests, synthpop's", "voting_forests": "forests, votes",
+}  # fmt: skip
 ESTIMANDS_SHOWN = 2000
 JITTER = 0.005
 
@@ -40,13 +44,15 @@ def judge(estimate, interval, truth) -> Performance:
     return Performance(estimate, (estimate - truth) ** 2, covered, covered & wide, wide, high - low)
 
 
-def performances(files, n, truth) -> tuple[dict[str, Performance], dict[str, np.ndarray]]:
+def performances(
+    files, n, truth, sources=tuple(SOURCES)
+) -> tuple[dict[str, Performance], dict[str, np.ndarray]]:
     """Combine each replication's files; return how each source did, and facts about the runs."""
     total, about = {}, {}
     for path in files:
         with np.load(path) as replication:
             facts = {name: replication[name] for name in replication}
-        for name in SOURCES:
+        for name in sources:
             q = facts.pop(name) / n
             u = q * (1 - q) / n
             with np.errstate(invalid="ignore"):
@@ -71,16 +77,34 @@ def markdown(header, rows) -> str:
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
-def write(files: list[Path], n: int, out: Path) -> None:
-    """Write table.md, summary.json, estimates.png and coverage.png."""
+class Estimands(NamedTuple):
+    """All cells of three-way tables, in the population."""
+
+    table: np.ndarray
+    """Table of each cell."""
+    counts: np.ndarray
+    truth: np.ndarray
+    """Proportion."""
+    impossible: np.ndarray
+    with_zeros: np.ndarray
+    """Whether the table of the cell has structural zeros."""
+
+
+def estimands() -> Estimands:
     population = bnp.Microdata.from_frame(bnp.datasets.census_income().frame)
     three_way = ThreeWay(population.schema)
     zeros = bnp.read_conditions(HERE / "conditions.csv", population.schema)
     counts = three_way.counts(population.codes)
-    truth, impossible = counts / population.n, three_way.impossible(zeros)
+    impossible = three_way.impossible(zeros)
     if counts[impossible].any():
         raise SystemExit("the population has records in a structural zero")
     with_zeros = np.isin(three_way.table, three_way.table[impossible])
+    return Estimands(three_way.table, counts, counts / population.n, impossible, with_zeros)
+
+
+def write(files: list[Path], n: int, out: Path) -> None:
+    """Write table.md, summary.json, estimates.png and coverage.png."""
+    table, counts, truth, impossible, with_zeros = estimands()
     found, about = performances(files, n, truth)
 
     coverable = with_zeros & ~impossible
@@ -93,7 +117,7 @@ def write(files: list[Path], n: int, out: Path) -> None:
     }
     summary = {
         "replications": len(files), "n": n, "estimands": len(truth),
-        "tables_with_structural_zeros": len(np.unique(three_way.table[impossible])),
+        "tables_with_structural_zeros": len(np.unique(table[impossible])),
         "estimands_in_them": int(with_zeros.sum()),
         "structural_zeros": int(impossible.sum()),
         "population_zeros_in_them": int((with_zeros & (counts == 0)).sum()),
@@ -174,12 +198,66 @@ def write(files: list[Path], n: int, out: Path) -> None:
     draw_coverage(found, np.flatnonzero(coverable), rng, out / "coverage.png")
 
 
-def draw_estimates(found, truth, impossible, estimands, rng, path) -> None:
+TREES_PAPER = {
+    "original": "98.4, 91.8", "stopped_trees": "89.3, 74.5", "voting_forests": "64.3, 49.3",
+}  # fmt: skip
+"""Shares of intervals with a coverage above 80% and 90% in print."""
+
+
+def write_trees(files: dict[str, list[Path]], n: int, out: Path) -> None:
+    """Write trees.md, and figures of trees as the paper's 1b and 2b."""
+    of = estimands()
+    coverable = of.with_zeros & ~of.impossible
+    common = coverable & (n * of.truth >= 10)
+    error = np.sqrt(of.truth * (1 - of.truth) / n)
+    every, rows = {}, []
+    for maker, paths in files.items():
+        if not paths:
+            continue
+        found, about = performances(paths, n, of.truth, ("original", maker))
+        every |= {maker: found[maker]} if "original" in every else found
+        for name in ("original", maker):
+            e, title = found[name], SOURCES.get(name) or TREES[name]
+            wide = coverable & (e.wide > 0)
+            row = [title, len(paths)]
+            for covered in (e.covered[coverable], e.covered_wide[wide] / e.wide[wide],
+                            e.covered[common]):  # fmt: skip
+                above = [f"{100 * np.mean(covered > level):.1f}" for level in (0.8, 0.9)]
+                row.append(", ".join(above))
+            bias = np.abs(e.mean - of.truth)[common] / error[common]
+            row += [TREES_PAPER.get(name, "-"), f"{100 * e.covered[common].mean():.1f}",
+                    f"{np.median(bias):.2f}", f"{np.quantile(bias, 0.95):.2f}"]  # fmt: skip
+            if name == "original":
+                row += ["-", "-", "-"]
+            else:
+                row += [f"{about['impossible'].mean():.1f}", f"{about['recurring'].mean():.3f}",
+                        f"{np.median(about['seconds']):.1f}"]  # fmt: skip
+            # The samples are the same, unless there are fewer of them.
+            if row not in rows:
+                rows.append(row)
+    header = ("files of", "samples", "coverage above 80%, 90%: % of the intervals",
+              "no width left out", "expected count 10 or more", "paper",
+              "mean coverage, expected count 10 or more",
+              "absolute bias / standard error, the same: median", "95% quantile",
+              "impossible records a file", "share of the sample's unique records in a file",
+              "seconds")  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "trees.md").write_text(markdown(header, rows) + "\n")
+    rng, names = np.random.default_rng(0), ("stopped_trees", "trees")
+    if all(name in every for name in names):
+        draw_estimates(every, of.truth, of.impossible, np.flatnonzero(of.with_zeros), rng,
+                       out / "trees_estimates.png", names)  # fmt: skip
+        draw_coverage(every, np.flatnonzero(coverable), rng, out / "trees_coverage.png", names)
+
+
+def draw_estimates(
+    found, truth, impossible, estimands, rng, path, names=("tnplcm", "nplcm")
+) -> None:
     """Mean estimate against truth: as it is, and with the small ones spread out."""
     shown = rng.permutation(estimands)[:ESTIMANDS_SHOWN]
     figure = Figure(figsize=(8, 7.6), layout="constrained")
     axes = figure.subplots(2, 2)
-    for column, name in enumerate(("tnplcm", "nplcm")):
+    for column, name in enumerate(names):
         for row, axis in enumerate(axes[:, column]):
             for chosen, colour, label in (
                 (shown[~impossible[shown]], "#1f5f8b", "possible"),
@@ -194,17 +272,18 @@ def draw_estimates(found, truth, impossible, estimands, rng, path) -> None:
                     set_scale("symlog", linthresh=1e-5)
             axis.set_xlim(0, top)
             axis.set_ylim(0, top)
-            axis.set_title(SOURCES[name] + (", small ones spread out" if row else ""), fontsize=10)
+            title = (SOURCES | TREES)[name] + (", small ones spread out" if row else "")
+            axis.set_title(title, fontsize=10)
     axes[0, 0].legend(fontsize=8, markerscale=3)
     figure.supxlabel("proportion in the population", fontsize=10)
     figure.supylabel("mean estimate from synthetic data", fontsize=10)
     figure.savefig(path, dpi=100)
 
 
-def draw_coverage(found, estimands, rng, path) -> None:
+def draw_coverage(found, estimands, rng, path, names=("tnplcm", "nplcm")) -> None:
     """Coverage of synthetic data's intervals against that of the original samples'."""
     figure = Figure(figsize=(8, 4.2), layout="constrained")
-    for axis, name in zip(figure.subplots(1, 2), ("tnplcm", "nplcm"), strict=True):
+    for axis, name in zip(figure.subplots(1, 2), names, strict=True):
         x, y = (
             found[source].covered[estimands] + rng.uniform(-JITTER, JITTER, len(estimands))
             for source in ("original", name)
@@ -214,7 +293,7 @@ def draw_coverage(found, estimands, rng, path) -> None:
         axis.axvline(0.95, color="0.4", lw=0.8, ls="--")
         axis.set_xlim(-0.02, 1.02)
         axis.set_ylim(-0.02, 1.02)
-        axis.set_title(SOURCES[name], fontsize=10)
+        axis.set_title((SOURCES | TREES)[name], fontsize=10)
     figure.supxlabel("coverage, original samples", fontsize=10)
     figure.supylabel("coverage, synthetic data", fontsize=10)
     figure.savefig(path, dpi=100)
