@@ -4,7 +4,7 @@
     python experiments/speed/time_to_trust/stacking.py --minutes 10  # begins no row later
 
 A row is four short chains of the HDP under 55 conditions on a sample of the census. As many further
-records of the population are held out. Stacking (Yao, Vehtari, Simpson & Gelman 2018,
+records of the population are held out, of which half are for the weights. Stacking (Yao, Vehtari, Simpson & Gelman 2018,
 doi:10.1214/17-BA1091) weighs the chains by the first half of these; the second half judges equal
 and stacked weights, as does the true tau_1. Appends to stacking.csv and writes stacking.md.
 """
@@ -65,11 +65,12 @@ def measure(n, sweeps, seed):
     log_p = np.stack([bnp.held_out_log_probability(chain_of(run, c), others) for c in range(4)])
     half = len(others) // 2
     weights = {"equal": np.full(4, 0.25), "stacked": stacked(log_p[:, :half])}
-    tau1 = bnp.population_risk(run, len(people)).tau1
+    risk = bnp.population_risk(run, len(people))
+    tau1 = risk.tau1
     row = {
         "tau1_true": people.truth(sample).tau1,
         "rhat_tau1": figures_of(tau1)["rhat"],
-        "rhat_log_likelihood": figures_of(run.draws["log_likelihood"])["rhat"],
+        "rhat_log_likelihood": figures_of(risk.log_likelihood)["rhat"],
         "tau1_chains": " ".join(f"{x:.1f}" for x in tau1.mean(axis=1)),
         "weights": " ".join(f"{x:.2f}" for x in weights["stacked"]),
     }
