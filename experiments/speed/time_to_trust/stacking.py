@@ -4,7 +4,7 @@
     python experiments/speed/time_to_trust/stacking.py --minutes 10  # begins no row later
 
 A row is four short chains of the HDP under 55 conditions on a sample of the census. As many further
-records of the population are held out, of which half are for the weights. Stacking (Yao, Vehtari, Simpson & Gelman 2018,
+records of the population are held out. Stacking (Yao, Vehtari, Simpson & Gelman 2018,
 doi:10.1214/17-BA1091) weighs the chains by the first half of these; the second half judges equal
 and stacked weights, as does the true tau_1. Appends to stacking.csv and writes stacking.md.
 """
