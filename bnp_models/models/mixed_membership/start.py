@@ -138,27 +138,40 @@ def init_state(
     of sweeps.
     """
     key_z, key_alpha = Keys(key)
-    num_padded = data.weight.size
-    u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
+    u = uniform(words(key_z, (data.weight.size,)), jnp.result_type(float).type)
     limit = jnp.minimum(num_components, int(capacity * START_SHARE))
-    z = jnp.broadcast_to(uniform_index(u, limit), data.rows.shape)
+    return state_of_labels(model, key_alpha, data, capacity, uniform_index(u, limit))
+
+
+def state_of_labels(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    data: HDPData,
+    capacity: int,
+    label: Int[Array, " n"],
+) -> HDPState:
+    """State in which all values of a record are in one component, given for each record.
+
+    Weights and level probabilities are estimated from these components; alpha is drawn from its
+    prior, with `key`.
+    """
+    z = jnp.broadcast_to(label, data.rows.shape)
     variable = data.levels.variable
+    dtype = jnp.result_type(float)
     counts = count_rows_by_component(data.rows, z, data.weight, (variable.size, capacity)).astype(
-        u.dtype
+        dtype
     )
     total = sum_by_group(1 + counts, variable, variable.size)
     weight = jnp.sum(counts, axis=0)
-    shape = () if model.shared else (num_padded,)
+    shape = () if model.shared else (data.weight.size,)
     g0, theta = weight / jnp.sum(weight), (1 + counts) / total[variable]
     return HDPState(
         z=z.astype(label_type(capacity)),
         g0=g0,
         theta=theta,
         level_shape=data.levels.shape,
-        alpha=fixed_or(
-            model.alpha, gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b)
-        ),
-        rate=jnp.asarray(model.b, u.dtype),
-        alpha0=fixed_or(model.alpha0, jnp.ones((), u.dtype)),
+        alpha=fixed_or(model.alpha, gamma_variate(key, jnp.full(shape, model.a, dtype), model.b)),
+        rate=jnp.asarray(model.b, dtype),
+        alpha0=fixed_or(model.alpha0, jnp.ones((), dtype)),
         totals=feasible_totals(g0, theta, data),
     )

@@ -25,9 +25,9 @@ from results import Results, markdown, shown_intervals  # noqa: E402
 
 NUM_FILES = 5
 CHAINS = {"num_chains": 2, "num_warmup": 1000, "num_samples": 2000}
-CLASSES = (20, 10)
+CLASSES = {"member_classes": "nested", "components": 20, "member_components": 10}
 # A learned prior of levels makes more classes of households.
-MORE_CLASSES = (40, 10)
+MORE_CLASSES = CLASSES | {"components": 40}
 UNIFORM = {"level_prior": "uniform"}
 RELATIVE = {"relative": ["age", "race"]}
 # Member classes that household classes share, in the default numbers.
@@ -143,9 +143,7 @@ def synthetic(table, rules, method, key):
             known = table.schema.member_variables
             options = options | {"relative": [v for v in options["relative"] if v in known]}
         if "member_classes" not in options:
-            classes = CLASSES if "level_prior" in options else MORE_CLASSES
-            numbers = dict(zip(("components", "member_components"), classes, strict=True))
-            options = options | numbers | {"member_classes": "nested"}
+            options = options | (CLASSES if "level_prior" in options else MORE_CLASSES)
         run = bnp.sample(
             bnp.NDPMPM(**options), table, key=key,
             conditions=rules if under_rules else None, **CHAINS,

@@ -1,12 +1,11 @@
 """The HDP with chains that start from clusters of the records, for comparison."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 import bnp_models as bnp
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
-from bnp_models.models.mixed_membership.feasible import feasible_totals
+from bnp_models.models.mixed_membership.start import state_of_labels
 
 ROUNDS = 20
 
@@ -21,17 +20,9 @@ class FromClusters(bnp.HDPMixedMembership):
 
     def init(self, key, data, capacity, num_components):
         """Initial state: all values of a record are in the component of its cluster."""
-        key_state, key_seeds = jax.random.split(key)
-        state = bnp.HDPMixedMembership.init(self, key_state, data, capacity, num_components)
+        key_alpha, key_seeds = jax.random.split(key)
         used = jnp.arange(capacity) < jnp.minimum(num_components, int(capacity * self.start_share))
-        label = k_modes(key_seeds, data, used)
-        counts = count_levels(label, data, capacity)
-        weight = jnp.sum(counts[: data.num_levels[0]], axis=0)
-        total = jax.ops.segment_sum(1.0 + counts, data.levels.variable, data.levels.variables)
-        g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.levels.variable]
-        z = jnp.broadcast_to(label, state.z.shape).astype(state.z.dtype)
-        found = z, g0, theta, feasible_totals(g0, theta, data)
-        return eqx.tree_at(lambda s: (s.z, s.g0, s.theta, s.totals), state, found)
+        return state_of_labels(self, key_alpha, data, capacity, k_modes(key_seeds, data, used))
 
 
 def k_modes(key, data, used):

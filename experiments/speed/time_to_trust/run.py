@@ -37,6 +37,8 @@ SIZES = {
     "ndpmpm": (1000, 5000),
     "ndpmpm, Michigan, distinct": (1180,),
     "ndpmpm, Bay Area, distinct": (1968,),
+    "ndpmpm, Michigan, distinct, shared": (1180,),
+    "ndpmpm, Bay Area, distinct, shared": (1968,),
 }
 JUDGED = ("tau1", "margin", "alpha", "log_likelihood", "components")
 # R-hat below the first, and effective draws; where only that is asked, R-hat below the second.
@@ -55,21 +57,21 @@ STEP = 1.1
 
 def make_case(name, n, seed):
     """Model, records, conditions, and the population's size where tau_1 is asked for."""
-    from kmodes import FromClusters
-
     import bnp_models as bnp
     from bnp_models.rules.census import census_relationships
 
     kind, *options = name.split(", ")
     if kind == "ndpmpm":
-        bay, distinct = "Bay Area" in options, "distinct" in options
+        bay, distinct, shared = (x in options for x in ("Bay Area", "distinct", "shared"))
         data = bnp.datasets
         source = data.bay_area_households if bay else data.southeast_michigan_households
         # One of each source record is all there are.
         people = source(distinct=True) if distinct else source().sample(n, seed)
-        table = people.households()
+        # As the command does it now, or as in the rows of nested member classes.
+        table = people.households(head=shared)
         rules = census_relationships(table)
-        return bnp.NDPMPM(member_classes="nested"), table.select(rules.check(table)), rules, None
+        model = bnp.NDPMPM(member_classes="shared" if shared else "nested")
+        return model, table.select(rules.check(table)), rules, None
     people = bnp.datasets.census_income()
     table = bnp.Microdata.from_frame(people.sample(n, seed))
     conditions = None
@@ -77,6 +79,8 @@ def make_case(name, n, seed):
         conditions = bnp.read_conditions(CONDITIONS, table.schema)
     models = {"hdp": bnp.HDPMixedMembership, "nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}
     if "k-modes" in options:
+        from kmodes import FromClusters
+
         models["hdp"] = FromClusters
     return models[kind](), table, conditions, len(people)
 

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from run import STRICT, extended, figures_of, judged, loose, make_case, share_needed
 
 import bnp_models as bnp
-from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
 sys.path += [
@@ -37,13 +36,6 @@ def simulated(seed, n):
     return bnp.HDPMixedMembership(), draw_sample(seed, n)[0], population(seed)[0], PEOPLE
 
 
-def of_households(source):
-    """As `make_case`, of distinct households under rules by the default model."""
-    table = source(distinct=True).households(head=True)
-    rules = census_relationships(table)
-    return bnp.NDPMPM(), table.select(rules.check(table)), rules, None
-
-
 CASES = {
     "census, n = 10,000": lambda: make_case("hdp", 10_000, SEED),
     "population 1, n = 5,000": lambda: simulated(1, 5000),
@@ -51,10 +43,12 @@ CASES = {
     "population 15, n = 5,000": lambda: simulated(15, 5000),
     "population 0, n = 10,000": lambda: simulated(0, 10_000),
     "Michigan, 1,000 households": lambda: make_case("ndpmpm", 1000, SEED),
-    "Michigan, 1,180 distinct households": lambda: of_households(
-        bnp.datasets.southeast_michigan_households
+    "Michigan, 1,180 distinct households": lambda: make_case(
+        "ndpmpm, Michigan, distinct, shared", 1180, SEED
     ),
-    "Bay Area, 1,968 distinct households": lambda: of_households(bnp.datasets.bay_area_households),
+    "Bay Area, 1,968 distinct households": lambda: make_case(
+        "ndpmpm, Bay Area, distinct, shared", 1968, SEED
+    ),
 }
 LABELS = {
     "tau1": "tau_1", "margin": "margin on which the chains agree least", "alpha": "alpha",
