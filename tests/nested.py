@@ -209,12 +209,14 @@ def exact_means(model, table, data, num_draws=100_000, seed=0):
             possible.append(_logsumexp(np, log_p[:, possible_households(data, i)]))
             log_like = log_like + log_p[:, cells].sum(axis=1)
             found += list(statistics(np, parameters, data, i).T)
+        # The prior has a power of P(possible).
+        truncated = data.num_households - model.prior_possible
         if model.sizes == "given":
             # Of each household over its own size: weights of the sizes cancel.
-            numbers = [number for _, number in data.blocks]
-            log_feasible = np.stack(possible, axis=1) @ numbers
+            share = np.array([number for _, number in data.blocks]) / data.num_households
+            log_feasible = np.stack(possible, axis=1) @ (truncated * share)
         else:
-            log_feasible = data.num_households * _logsumexp(np, np.stack(possible, axis=1))
+            log_feasible = truncated * _logsumexp(np, np.stack(possible, axis=1))
         likelihood.append(np.exp(log_like - log_feasible))
         values.append(np.column_stack(found))
     likelihood, values = np.concatenate(likelihood), np.concatenate(values)
@@ -448,6 +450,19 @@ def with_households(data, household, person):
     )
 
 
+def _from_prior(model, key, data, num_tries=64):
+    """A state from the prior; of several, chosen by their powers of P(possible), if it has one."""
+    power = model.prior_possible
+    if not power:
+        return sweep.draw_prior(model, key, data)
+    key, key_choice = jax.random.split(key)
+    draw = partial(sweep.draw_prior, model, data=data)
+    states = jax.vmap(lambda key: draw(key))(jax.random.split(key, num_tries))
+    log_possible = jax.vmap(lambda state: statistics(jnp, _parameters(state), data, 0)[0])(states)
+    chosen = jax.random.categorical(key_choice, power * log_possible)
+    return jax.tree.map(lambda x: x[chosen], states)
+
+
 @partial(jax.jit, static_argnames=("num_chains",))
 def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     """Per-chain means of the same under chains that alternate data and sweeps.
@@ -468,7 +483,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
                 state, _ = model.sweep(key_sweep, state, new, t)
             return state, sums + moments(state, data)
 
-        state = sweep.draw_prior(model, key_prior, data)
+        state = _from_prior(model, key_prior, data)
         carry = (state, jnp.zeros_like(moments(state, data)))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 
@@ -480,4 +495,7 @@ def prior_means(model, data, num_draws=100_000, seed=1):
     alpha, beta, log_c, parameters = prior_parameters(model, data, num_draws, seed)
     shares = statistics(np, parameters, data, 0)
     values = np.column_stack([np.log(alpha), np.log(beta), log_c, shares])
-    return values.mean(axis=0), values.std(axis=0) / np.sqrt(num_draws)
+    weight = np.exp(model.prior_possible * shares[:, 0])
+    mean = weight @ values / weight.sum()
+    residual = weight[:, None] * (values - mean)
+    return mean, residual.std(axis=0) / weight.mean() / np.sqrt(num_draws)

@@ -178,10 +178,10 @@ def _check_unused(fit: Fit) -> None:
     households = fit.households
     if fit.level_shape is not None and fit.level_prior is not None:
         raise UsageError("--level-prior: is replaced by --level-shape; leave one of them out")
-    if households.rules is None and (households.impossible_weight or 1) > 1:
+    if households.rules is None and households.prior_possible:
         raise UsageError(
-            "--impossible-weight: is used only with --rules, without which no household is "
-            "impossible; add --rules, or leave --impossible-weight out"
+            "--prior-possible: is used only with --rules, without which no household is "
+            "impossible; add --rules, or leave --prior-possible out"
         )
     if households.rules is None and households.head == "no" and households.roles is not None:
         raise UsageError(

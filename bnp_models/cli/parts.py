@@ -238,9 +238,11 @@ class HouseholdFit(HouseholdColumns):
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "
         "A:difference or A:same overrides this. The model then makes couples similar in age "
         "without a separate class for each age (default: none)")  # fmt: skip
-    impossible_weight: int | None = option("W", integer_type(1, 1001), help=
-        "cap-and-weight, an approximation: draw only one in W impossible households, and give each "
-        "of them the weight W (default: 1, which is exact)")  # fmt: skip
+    prior_possible: int | None = option("C", integer_type(0, 2**31), help=
+        "with --rules: multiply the prior by P(possible) to the power C, as if C households drawn "
+        "without rules had been possible; fewer impossible households are simulated, and chains "
+        "agree sooner, but husbands, wives and others of whom a household has one at most become "
+        "rarer (default: 0, as in the paper)")  # fmt: skip
     sizes: str | None = option(choices=("random", "given"), help=
         "random: the sizes of households are part of the model; given: they are fixed by the "
         "design of the sample (default: random)")  # fmt: skip

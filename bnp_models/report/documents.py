@@ -423,7 +423,7 @@ class RunDocument(Document):
     groups: Mapping[str, str] | None = ABSENT
     """Files of the groups of levels, by variable."""
     relative: Sequence[str | tuple[str, str]] | None = ABSENT
-    impossible_weight: float | None = ABSENT
+    prior_possible: int | None = ABSENT
     member_classes: str | None = ABSENT
     sizes: str | None = ABSENT
     alpha: float | None = ABSENT

@@ -163,7 +163,7 @@ def test_rules_and_codes(folder, tmp_path, options):
         (["--population-size", "59"], "is not between the sample's 60 households"),
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
         (["--model", "hdp"], "can be used only with --model ndpmpm"),
-        (["--impossible-weight", "2"], "--impossible-weight: is used only with --rules"),
+        (["--prior-possible", "2"], "--prior-possible: is used only with --rules"),
         (["--head", "no", "--roles", "roles.csv"], "--roles: is used only by --rules and to find"),
         (["--bom", "--format", "parquet"], "--bom: is only for CSV, not for --format parquet"),
         (["--level-prior", "uniform", "--level-shape", "1"], "--level-prior: is replaced by"),

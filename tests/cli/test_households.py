@@ -200,7 +200,7 @@ def test_imputed_files(folder, capsys):
     out = folder / "imputed"
     command = ["impute", str(folder / "members.csv"), *HOUSEHOLDS, "--rules",
                str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--level-prior",
-               "uniform", "--impossible-weight", "2", "--out", str(out)]  # fmt: skip
+               "uniform", "--prior-possible", "2", "--out", str(out)]  # fmt: skip
     assert main([*command, "--quiet"]) == 0
     made = pd.read_csv(out / "imputed_1.csv")
     seen = sample.notna()
@@ -212,7 +212,7 @@ def test_imputed_files(folder, capsys):
     assert settings["relative"] == [["age", "difference"]] and settings["level_prior"] == {
         "kind": "uniform"
     }
-    assert any("cap-and-weight" in sentence for sentence in settings["warnings"])
+    assert settings["prior_possible"] == 2
     assert main([*command, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().out
 

@@ -64,7 +64,6 @@ from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Model, Table
-from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -228,7 +227,6 @@ def attack_risk(
         times_in_block=blocks.times,
         log_likelihood=log_l,
         estimator=estimator,
-        impossible_weight=model.impossible_weight if isinstance(model, NDPMPM) else 1,
     )
 
 

@@ -154,8 +154,6 @@ class AttackRisk:
     at the draws of the chains to which it was added."""
     estimator: str
     """"gamma", "direct" or "refit"."""
-    impossible_weight: int
-    """Weight of each impossible household that is drawn; above 1 with cap-and-weight."""
 
     @cached_property
     def adjusted(self) -> np.ndarray:
@@ -341,13 +339,6 @@ class AttackRisk:
                 f"too {'few' if few else 'short'} (there should be at least {MIN_BLOCKS} blocks, "
                 f"of {TIMES_IN_BLOCK} autocorrelation times each), so that its p-values are "
                 "overconfident: sample more draws, or draws that are further apart"
-            )
-        if self.impossible_weight > 1:
-            sentences.append(
-                "approximation: each impossible household drawn stands for "
-                f"{self.impossible_weight} (cap-and-weight), but the attack treats the draws as "
-                "draws from the exact posterior; run synthesize without --impossible-weight to get "
-                "these"
             )
         least = 1 / (self.num_bootstrap + 1)
         if least > self.fdr:

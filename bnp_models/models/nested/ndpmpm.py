@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
+from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import learns_levels, mean_concentrations
 from bnp_models.models.model import (
@@ -111,8 +112,13 @@ class NDPMPM(NestedOptions):
     }
 
     def check(self, table: Households) -> None:
-        """Raise MicrodataError unless `relative`, `ordered` and `groups` fit the table."""
+        """Raise MicrodataError unless the options that depend on the table fit it."""
         trees_of(self, table.schema)
+        if self.prior_possible >= table.n:
+            raise MicrodataError(
+                f"prior_possible (--prior-possible) is {self.prior_possible:,}, and must be less "
+                f"than the number of households, {table.n:,}"
+            )
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
 
@@ -218,12 +224,12 @@ class NDPMPM(NestedOptions):
         )
 
     def warnings(self, run: Fitted[Households, Rules]) -> list[str]:
-        """Sentences on full last classes, uncounted households, and cap-and-weight."""
+        """Sentences on full last classes and uncounted households."""
         draws = run.draws
         checks = (
             last_class_used(draws, run.table.n, "household"),
             self._last_member_class(draws, run.table.persons.n),
-            too_many_augmented(draws), self._weighted(),
+            too_many_augmented(draws),
         )  # fmt: skip
         return list(filter(None, checks))
 
@@ -236,15 +242,5 @@ class NDPMPM(NestedOptions):
                 f"too few member classes: on average, {mean:,.0f} of {num_members:,} members are "
                 "in the last class of their household's class, which stands for all further "
                 "classes; raise member_components (--member-components)"
-            )
-        return None
-
-    def _weighted(self) -> str | None:
-        """Warning of cap-and-weight."""
-        if self.impossible_weight > 1:
-            return (
-                f"approximation: each impossible household drawn stands for "
-                f"{self.impossible_weight} (cap-and-weight); leave out --impossible-weight for "
-                "the exact posterior"
             )
         return None

@@ -78,12 +78,15 @@ class NestedOptions(
         households are then similar without a separate class for each age or race.""",
         command=True, converter=_as_pairs,
     )  # fmt: skip
-    impossible_weight: int = option(
-        1,
-        """Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
-        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
-        random variation of the households that are not drawn.""",
-        least=1, command=True,
+    prior_possible: int = option(
+        0,
+        """Under rules: the prior density is multiplied by P(possible) to this power, less than the
+        number of households. The prior is then what it would be after so many households had been
+        drawn without rules and found possible, with nothing else known of them. There are fewer
+        impossible households, so that a sweep takes less time and chains agree sooner, but
+        relations of which only one is possible in a household, such as husbands and wives, become
+        rarer.""",
+        least=0, command=True,
     )  # fmt: skip
     sizes: Sizes = option(
         "random",

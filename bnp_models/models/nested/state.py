@@ -136,6 +136,6 @@ class NestedInfo(eqx.Module):
     log_feasible: Float[Array, ""]
     """Log P(possible) before truncation at the parameters before the sweep; mostly the prior."""
     augmented: Int[Array, ""]
-    """Impossible households, each counted `impossible_weight` times; -1 if too many to count."""
+    """Impossible households; -1 if too many to count."""
     left_over: Float[Array, ""]
     """0, because the model has a fixed number of sticks."""

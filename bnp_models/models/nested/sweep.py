@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.latent_classes.order import reorder_classes
 from bnp_models.kernels.nested.impossible import (
-    MAX_COUNTED,
     Augmented,
     SampleSizes,
     add_other_heads,
@@ -162,7 +161,7 @@ def augment(
     )
     if data.possible is None:
         return augmented, jnp.int32(0), jnp.zeros_like(state.alpha)
-    until = -(-data.num_households // model.impossible_weight)
+    until = data.num_households - model.prior_possible
     augmented, num_possible, number, failed = _draw_impossible(key, state, data, augmented, until)
     if data.closed_form:
         log_feasible = log_feasible_of(
@@ -171,8 +170,6 @@ def augment(
     else:
         drawn = (num_possible + number).astype(state.alpha.dtype)
         log_feasible = jnp.log(num_possible / drawn)
-    if model.impossible_weight > 1:
-        augmented, number, failed = _weigh(model.impossible_weight, augmented, number, failed)
     return augmented, jnp.where(failed, -1, number), log_feasible
 
 
@@ -234,17 +231,6 @@ def _draw_impossible(
         failed = failed | (others < 0)
         number = number + jnp.maximum(others, 0)
     return augmented, num_possible, number, failed
-
-
-def _weigh(
-    weight: int, augmented: Augmented, number: Int[Array, ""], failed: Bool[Array, ""]
-) -> tuple[Augmented, Int[Array, ""], Bool[Array, ""]]:
-    """Count each impossible household several times, or once if int32 would overflow."""
-    # All counts are multiplied or none, as in `add_other_heads`.
-    num_members = jnp.sum(augmented.members.astype(jnp.result_type(float)))
-    failed = failed | (jnp.maximum(num_members, number) * weight > MAX_COUNTED)
-    factor = jnp.where(failed, 1, weight)
-    return jax.tree.map(lambda x: x * factor, augmented), number * factor, failed
 
 
 def judge_of(data: NestedData) -> Judge:
@@ -378,7 +364,7 @@ def update_parameters(
     key_levels, key_pi, key_omega, key_concentrations, *key_sizes = Keys(key, 4 + given)
     log_lambda, log_phi = draw_level_probabilities(key_levels, shapes, counts, data)
     if given:
-        log_lambda = _draw_common_sizes(key_sizes[0], log_lambda, counts, data)
+        log_lambda = _draw_common_sizes(model, key_sizes[0], log_lambda, counts, data)
     log_pi, sum_log_1mv = model.draw_weights(key_pi, counts.households, alpha)
     if model.shares_members:
         log_omega = log_dirichlet(key_omega, member_class_shapes + counts.members)
@@ -440,7 +426,11 @@ def draw_level_probabilities(
 
 
 def _draw_common_sizes(
-    key: Key[Array, ""], log_lambda: Float[Array, "Q F"], counts: Augmented, data: NestedData
+    model: NestedOptions,
+    key: Key[Array, ""],
+    log_lambda: Float[Array, "Q F"],
+    counts: Augmented,
+    data: NestedData,
 ) -> Float[Array, "Q F"]:
     """Log level probabilities of households, with the same distribution of sizes in all classes.
 
@@ -450,11 +440,17 @@ def _draw_common_sizes(
     random sizes has the likelihood prod_i w_{h_i} f(x_i | h_i) / (sum_h w_h P_h)^n, whose integral
     over w is prod_i f(x_i | h_i) / P_{h_i}, up to a constant. This is the likelihood of households
     with given sizes, where P_h is the probability that a household of size h is possible.
+
+    If the prior of the other parameters is multiplied by prod_h P_h^{c_h}, where c_h is the same
+    share of the households of each size, the prior of w is prod_h 1 / w_h^{1 + c_h}.
     """
     rows = data.household.size_rows
     number = jnp.sum(counts.household_levels[rows], axis=1).astype(log_lambda.dtype)
+    _, households = zip(*data.blocks, strict=True)
+    share = model.prior_possible / data.num_households
     # If there is no household, as in draws from the prior, any weights can be used.
-    log_share = log_dirichlet(key, jnp.where(jnp.sum(number) > 0, number, 1))
+    shape = jnp.where(jnp.sum(number) > 0, number - share * np.array(households), 1)
+    log_share = log_dirichlet(key, shape)
     return log_lambda.at[rows].set(jnp.maximum(log_share, LOG_LEAST_LEVEL)[:, None])
 
 

@@ -17,9 +17,11 @@ from bnp_models.inference.convergence import figures_of
 
 NESTED = partial(bnp.NDPMPM, 30, 10, **PRINTED)
 CASES = [
-    ("adults", 2000, 30, Fit(NESTED, False, Chains(500, 500), ("printed", "classes kept"))),
+    ("adults", 2000, 9, Fit(partial(NESTED, beta="class"), False, Chains(500, 500),
+                            ("printed, beta by class",))),
     ("families", 2000, 15, Fit(partial(bnp.NDPMPM, 40, 15, **PRINTED), True, Chains(500, 500),
                                ("truncated",))),
+    ("adults", 2000, 30, Fit(NESTED, False, Chains(500, 500), ("printed", "classes kept"))),
     ("adults", 10_000, 10, Fit(NESTED, False, Chains(500, 500), ("printed",))),
 ]  # fmt: skip
 

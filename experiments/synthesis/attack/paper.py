@@ -1,7 +1,7 @@
 """The attack of Manrique-Vallier & Hu (2018, section 3.2) under structural zeros.
 
-    python experiments/synthesis/attack/paper.py                      # n = 1,000
-    python experiments/synthesis/attack/paper.py --rows 10000 --warmup 20000 --thin 80
+    python experiments/synthesis/attack/paper.py --warmup 10000 --thin 40     # n = 1,000
+    python experiments/synthesis/attack/paper.py --rows 10000 --warmup 4000 --thin 16
 
 Chains of TNPLCM with the paper's priors on a sample of the bundled census population, five files
 drawn at random, chains that are fitted again with each file, and the attack on every record that is

@@ -3,11 +3,13 @@
     python experiments/synthesis/member_classes/run.py POPULATIONS               # resumes
     python experiments/synthesis/member_classes/run.py POPULATIONS --minutes 10
     python experiments/synthesis/member_classes/run.py POPULATIONS --components 80
+    python experiments/synthesis/member_classes/run.py POPULATIONS --prior-possible 60
 
 POPULATIONS is the folder with simulated_households.csv.gz. A row is one process: the chains of one
 model on a random 80% of the households of one file, and what they say of the other 20%. Appends to
 results.csv and heldout.csv what is not there yet, and writes tables.md. With another number of
-household classes than the default, the files are results_80.csv and so on.
+household classes than the default, the files are results_80.csv and so on, and with another prior
+of P(possible) results_possible_60.csv.
 """
 
 import argparse
@@ -44,7 +46,7 @@ MODELS = (
     ("nested", 15, "no"), ("shared", 15, "no"), ("shared", 40, "no"),
     ("nested", 15, "yes"), ("shared", 40, "yes"),
 )  # fmt: skip
-COMPONENTS = bnp.NDPMPM().components
+COMPONENTS, POSSIBLE = bnp.NDPMPM().components, bnp.NDPMPM().prior_possible
 NUM_FILES, HOUSEHOLDS_SIMULATED, HELD_OUT = 5, 2500, 0.2
 # Arrays are kept of every so many draws.
 KEPT_EVERY = 5
@@ -75,11 +77,14 @@ def divided(table, seed):
     return fitted, held_out.select(np.isin(held_out.sizes, fitted.sizes))
 
 
-def model_of(table, classes, member_components, relative, components):
+def model_of(table, classes, member_components, relative, components, possible):
     """The model with all other options as by default."""
     known = {"age", "race"} & set(table.schema.member_variables)
     pairs = tuple(sorted(known)) if relative == "yes" else ()
-    return bnp.NDPMPM(components, member_components, member_classes=classes, relative=pairs)
+    return bnp.NDPMPM(
+        components, member_components, member_classes=classes, relative=pairs,
+        prior_possible=possible,
+    )  # fmt: skip
 
 
 def log_predictive(run, held_out):
@@ -102,12 +107,12 @@ def mean_log(log_p, axes):
     return logsumexp(log_p, axis=axes) - np.log(np.prod([log_p.shape[k] for k in axes]))
 
 
-def measure(folder, case, components):
+def measure(folder, case, *numbers):
     """A row, and the log predictive probability of each held-out household."""
     table, rules = load(case["data"], folder)
     fitted, held_out = divided(table, case["seed"])
     options = case["classes"], case["member_components"], case["relative"]
-    model = model_of(fitted, *options, components)
+    model = model_of(fitted, *options, *numbers)
     sample = partial(
         bnp.sample, model, fitted, key=jax.random.key(case["seed"]), conditions=rules,
         num_chains=case["chains"], parameters_every=KEPT_EVERY,
@@ -159,15 +164,17 @@ def main():
     parser.add_argument("--sweeps", type=int, nargs=2, default=[500, 500], help="warm-up, draws")
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--components", type=int, default=COMPONENTS)
+    parser.add_argument("--prior-possible", type=int, default=POSSIBLE)
     parser.add_argument("--minutes", type=float, help="begin no row later than this")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.row:
-        row = measure(args.folder, json.loads(args.row), args.components)
+        row = measure(args.folder, json.loads(args.row), args.components, args.prior_possible)
         print(json.dumps(row, default=float))
         return
     models = [x.split(",") for x in args.models] if args.models else MODELS
-    end = ".csv" if args.components == COMPONENTS else f"_{args.components}.csv"
+    end = "" if args.components == COMPONENTS else f"_{args.components}"
+    end += ".csv" if args.prior_possible == POSSIBLE else f"_possible_{args.prior_possible}.csv"
     results = Results(HERE / f"results{end}", CASE, args.minutes)
     heldout = Results(HERE / f"heldout{end}", (*CASE, "household"))
     relations = Results(HERE / f"relations{end}", (*CASE, "quantity"))
@@ -179,7 +186,8 @@ def main():
     )  # fmt: skip
     for case in results.missing(cases):
         command = [sys.executable, __file__, str(args.folder), "--row", json.dumps(case),
-                   "--components", str(args.components)]  # fmt: skip
+                   "--components", str(args.components),
+                   "--prior-possible", str(args.prior_possible)]  # fmt: skip
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         row, each, of_relations = json.loads(done.stdout.splitlines()[-1])
         for household, log_p in each.items():

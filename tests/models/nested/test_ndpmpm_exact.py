@@ -20,6 +20,7 @@ from nested import (
     tiny_households,
 )
 
+import bnp_models as bnp
 from bnp_models import NDPMPM, Rules
 from bnp_models.kernels.nested.impossible import Augmented
 from bnp_models.kernels.numerics.counting import first_rows
@@ -217,15 +218,36 @@ def test_posterior_rejects_sizes_drawn_apart():
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-@pytest.mark.long
-def test_cap_and_weight_is_near_the_posterior_and_not_it():
-    """An approximation: off by much less than the posterior is wide, here with six households."""
-    exact = Exact("tables", impossible_weight=2)
-    off = exact.scores(jax.random.key(7), num_sweeps=600)
-    assert np.abs(off).max() > Z_LIMIT, off
-    moved = np.abs(off) * exact.spread
-    # Of logarithms whose posterior sd is above or near 1, and of probabilities.
-    assert moved[:4].max() < 0.3 and moved[4:].max() < 0.15, moved
+GIVEN = {"sizes": "given", "level_prior": "uniform"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("tables", {}),
+        pytest.param(("one head and more", {}), marks=pytest.mark.long),
+        pytest.param(("tables", GIVEN), marks=pytest.mark.long),
+    ],
+    ids=["tables", "predicate", "sizes given"],
+)
+def known_possible(request):
+    """Six households, and two that the prior takes for drawn and possible."""
+    rules, options = request.param
+    return Exact(rules, prior_possible=2, member_classes="shared", **options)
+
+
+def test_posterior_with_households_that_the_prior_takes_for_possible(known_possible):
+    z = known_possible.scores(jax.random.key(1))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_posterior_with_fewer_of_these_is_another(known_possible, number):
+    fewer = dataclasses.replace(known_possible.model, prior_possible=number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(known_possible, "model", fewer)
+        z = known_possible.scores(jax.random.key(2))
+    assert np.abs(z).max() > Z_LIMIT, z
 
 
 RELATIVE_FAULTS = ("prior of ones", "codes not decoded")
@@ -259,9 +281,8 @@ class Joint:
 
     def __init__(self, rules, **options):
         # Three classes: the last two of two have no order.
-        self.model, _, self.data = prepared(
-            rules, None, TWO, **{"components": 3, "member_components": 3, "beta": "class"} | options
-        )
+        options = {"components": 3, "member_components": 3, "beta": "class"} | options
+        self.model, _, self.data = prepared(rules, None, TWO, **options)
         self.truth, self.error = prior_means(self.model, self.data)
 
     def scores(self, key, on=None, num_sweeps=200):
@@ -283,6 +304,11 @@ def under_rules():
 
 
 @pytest.fixture(scope="module")
+def under_rules_with_possible():
+    return Joint("one head and more", level_prior="uniform", prior_possible=2)
+
+
+@pytest.fixture(scope="module")
 def learned():
     return Joint("none")
 
@@ -293,7 +319,9 @@ def shared_classes():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("joint", ["under_rules", "learned", "shared_classes"])
+@pytest.mark.parametrize(
+    "joint", ["under_rules", "under_rules_with_possible", "learned", "shared_classes"]
+)
 def test_joint_distribution(joint, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(3))
     assert np.abs(z).max() < Z_LIMIT, z
@@ -302,7 +330,7 @@ def test_joint_distribution(joint, request):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("joint", "fault"),
-    [("under_rules", JOINT_FAULTS[0])]
+    [("under_rules", JOINT_FAULTS[0]), ("under_rules_with_possible", JOINT_FAULTS[0])]
     + [(joint, x) for joint in ("learned", "shared_classes") for x in JOINT_FAULTS],
 )
 def test_joint_distribution_rejects(joint, fault, request):
@@ -396,3 +424,9 @@ def test_the_log_likelihood_is_that_of_all_possible_households():
     observed = zip(log_p, observed_households(model, table, data), strict=True)
     exact = sum(x[cells].sum() for x, cells in observed) - len(HOUSEHOLDS) * np.log(sum(possible))
     np.testing.assert_allclose(info.log_likelihood, exact, rtol=1e-5)
+
+
+def test_the_prior_takes_fewer_households_for_possible_than_there_are():
+    with pytest.raises(bnp.MicrodataError, match="prior_possible .* is 6, and must be less than"):
+        prepared("tables", prior_possible=6)
+    prepared("tables", prior_possible=5)
