@@ -14,7 +14,6 @@ from bnp_models.kernels.attack.importance import (
     pareto_k,
     ranks_of_first,
     top_rank_p_values,
-    weighted_sums,
 )
 
 # Autocorrelation times in a block of draws, and least and largest number of blocks.
@@ -36,8 +35,8 @@ class FileLikelihoods(NamedTuple):
     """Centred likelihoods of the synthetic files, in blocks; none for refits."""
 
     values: jax.Array | None
-    """(files, blocks, L) log L - centre for "gamma", L / exp(centre) for "direct", 0 for padding;
-    None for "refit", which needs no likelihood."""
+    """(files, blocks, L) log L - centre, 0 for padding; None for "refit", which needs no
+    likelihood."""
     centre: jax.Array | None
     """(files,) mean of log L for "gamma", its maximum for "direct"; None for "refit"."""
 
@@ -105,12 +104,8 @@ def centred_likelihoods(log_l: np.ndarray, blocks: Blocks, estimator: str) -> Fi
     if estimator == "refit":
         return FileLikelihoods(None, None)
     in_blocks = log_l.reshape(len(log_l), -1)[:, blocks.index]
-    if estimator == "gamma":
-        centre = log_l.mean(axis=(1, 2))
-        values = in_blocks - centre[:, None, None]
-    else:
-        centre = log_l.max(axis=(1, 2))
-        values = np.exp(in_blocks - centre[:, None, None])
+    centre = log_l.mean(axis=(1, 2)) if estimator == "gamma" else log_l.max(axis=(1, 2))
+    values = in_blocks - centre[:, None, None]
     dtype = jnp.result_type(float)
     values = jnp.asarray(np.where(blocks.present, values, 0), dtype)
     return FileLikelihoods(values, jnp.asarray(centre, dtype))
@@ -173,20 +168,25 @@ def weigh_candidates(
 def _scores(in_blocks, likelihoods, counts, estimator):
     """(replicates, C) log of rho, up to a constant."""
     values, centre = likelihoods
-
-    def replicated(sums, counts):
-        return jnp.einsum("rb,bn...->rn...", counts, sums, precision=jax.lax.Precision.HIGHEST)
-
     if estimator == "gamma":
-        sums = replicated(moment_sums(in_blocks[0], values), counts[0])
+        sums = jnp.einsum(
+            "rb,bn...->rn...", counts[0], moment_sums(in_blocks[0], values),
+            precision=jax.lax.Precision.HIGHEST,
+        )  # fmt: skip
         return log_gamma_means(sums, centre)
     if estimator == "direct":
-        sums = jnp.log(replicated(weighted_sums(in_blocks[0], values), counts[0]))
-        return jnp.sum(sums[..., 1:] - sums[..., :1], axis=-1)
-    score = 0.0
-    for p, log_weight in enumerate(in_blocks):
-        top = jnp.max(log_weight, axis=(1, 2))
-        sums = replicated(jnp.sum(jnp.exp(log_weight - top[:, None, None]), axis=2).T, counts[p])
-        sums = jnp.log(jnp.maximum(sums, jnp.finfo(sums.dtype).tiny)) + top
-        score = score + sums * (1 if p else 1 - len(in_blocks))
-    return score
+        own = _log_sums(in_blocks[0], counts[0])
+        return sum(_log_sums(in_blocks[0] + log_l, counts[0]) - own for log_l in values)
+    return sum(
+        _log_sums(log_weight, counts[p]) * (1 if p else 1 - len(in_blocks))
+        for p, log_weight in enumerate(in_blocks)
+    )
+
+
+def _log_sums(log_terms, counts):
+    """(replicates, C) log of the sums of the terms (C, blocks, L), blocks counted so often.
+
+    In log space throughout: a replicate may leave out all blocks with terms near the largest.
+    """
+    of_block = jax.nn.logsumexp(log_terms, axis=2)
+    return jax.nn.logsumexp(of_block[None], axis=2, b=counts[:, None, :])

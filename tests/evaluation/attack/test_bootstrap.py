@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from bnp_models.evaluation.attack import bootstrap
 
@@ -52,3 +53,34 @@ def test_every_draw_counts_once_in_blocks_that_are_not_even(estimator):
         log_rho = of_file(log_l.reshape(NUM_FILES, -1), weight).sum(axis=1)
     rho = np.exp(log_rho - log_rho.max())
     np.testing.assert_allclose(found.rho[0], rho / rho.sum(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ["direct", "refit"])
+def test_replicates_without_the_draws_that_dominate(estimator):
+    """Draws whose likelihoods or weights are hundreds apart: the errors are those of float64."""
+    rng = np.random.default_rng(1)
+    log_l = 300 * rng.normal(size=(NUM_FILES, NUM_CHAINS, NUM_DRAWS))
+    num_posteriors, scale = (1, 1) if estimator == "direct" else (1 + NUM_FILES, 300)
+    log_weight = scale * rng.normal(size=(num_posteriors, NUM_OTHERS, NUM_CHAINS * NUM_DRAWS))
+    found = verdict(log_l, log_weight, estimator)
+
+    blocks = bootstrap.split_draws(log_l)
+    counts = bootstrap.bootstrap_counts(jax.random.key(0), num_posteriors, len(blocks.index), 20)
+    block_of_draw = np.zeros(log_l[0].size, int)
+    for b, (index, present) in enumerate(zip(blocks.index, blocks.present, strict=True)):
+        block_of_draw[index[present]] = b
+    with_truth = np.pad(log_weight, ((0, 0), (1, 0), (0, 0)))
+
+    def log_sums(terms, p):
+        # (replicates, others)
+        times = np.asarray(counts[p], float)[:, None, block_of_draw]
+        return logsumexp(terms[None], b=times, axis=2)
+
+    if estimator == "direct":
+        of_files = (log_sums(with_truth[0] + log_l[m].ravel(), 0) for m in range(NUM_FILES))
+        score = sum(of_files) - NUM_FILES * log_sums(with_truth[0], 0)
+    else:
+        score = sum(log_sums(with_truth[p], p) for p in range(1, num_posteriors))
+        score = score - NUM_FILES * log_sums(with_truth[0], 0)
+    odds = score - score[:, :1]
+    np.testing.assert_allclose(found.standard_error[0, 1:], odds[1:, 1:].std(axis=0), rtol=1e-3)
