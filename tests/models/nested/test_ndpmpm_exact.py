@@ -241,7 +241,8 @@ def test_posterior_with_households_that_the_prior_takes_for_possible(known_possi
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 1])
 def test_posterior_with_fewer_of_these_is_another(known_possible, number):
     fewer = dataclasses.replace(known_possible.model, prior_possible=number)
     with pytest.MonkeyPatch.context() as patch:
