@@ -38,7 +38,7 @@ class FileLikelihoods(NamedTuple):
     """(files, blocks, L) log L - centre, 0 for padding; None for "refit", which needs no
     likelihood."""
     centre: jax.Array | None
-    """(files,) mean of log L for "gamma", its maximum for "direct"; None for "refit"."""
+    """(files,) mean of log L; None for "refit"."""
 
 
 class Verdict(NamedTuple):
@@ -104,7 +104,7 @@ def centred_likelihoods(log_l: np.ndarray, blocks: Blocks, estimator: str) -> Fi
     if estimator == "refit":
         return FileLikelihoods(None, None)
     in_blocks = log_l.reshape(len(log_l), -1)[:, blocks.index]
-    centre = log_l.mean(axis=(1, 2)) if estimator == "gamma" else log_l.max(axis=(1, 2))
+    centre = log_l.mean(axis=(1, 2))
     values = in_blocks - centre[:, None, None]
     dtype = jnp.result_type(float)
     values = jnp.asarray(np.where(blocks.present, values, 0), dtype)

@@ -151,7 +151,7 @@ def augment(
     augmented
         Counts of the impossible households by class and level.
     number
-        Number of impossible households, weighted; -1 if there were too many.
+        Number of impossible households; -1 if there were too many.
     log_feasible
         Log P(possible) of a household: exact if the rules are tables; otherwise estimated by the
         share of possible households among the drawn ones.

@@ -218,22 +218,17 @@ def test_posterior_rejects_sizes_drawn_apart():
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-GIVEN = {"sizes": "given", "level_prior": "uniform"}
-
-
 @pytest.fixture(
     scope="module",
     params=[
-        ("tables", {}),
-        pytest.param(("one head and more", {}), marks=pytest.mark.long),
-        pytest.param(("tables", GIVEN), marks=pytest.mark.long),
+        "tables", pytest.param("one head and more", marks=pytest.mark.long),
+        pytest.param("sizes given", marks=pytest.mark.long),
     ],
-    ids=["tables", "predicate", "sizes given"],
-)
+)  # fmt: skip
 def known_possible(request):
     """Six households, and two that the prior takes for drawn and possible."""
-    rules, options = request.param
-    return Exact(rules, prior_possible=2, member_classes="shared", **options)
+    rules, head, options = CASES[request.param]
+    return Exact(rules, head, prior_possible=2, member_classes="shared", **options)
 
 
 def test_posterior_with_households_that_the_prior_takes_for_possible(known_possible):
@@ -243,11 +238,10 @@ def test_posterior_with_households_that_the_prior_takes_for_possible(known_possi
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1])
-def test_posterior_with_fewer_of_these_is_another(known_possible, number):
+def test_posterior_with_fewer_of_these_is_another(known_possible, number, monkeypatch):
     fewer = dataclasses.replace(known_possible.model, prior_possible=number)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_possible, "model", fewer)
-        z = known_possible.scores(jax.random.key(2))
+    monkeypatch.setattr(known_possible, "model", fewer)
+    z = known_possible.scores(jax.random.key(2))
     assert np.abs(z).max() > Z_LIMIT, z
 
 
