@@ -87,8 +87,10 @@ def ordered_type(text: str) -> str | list[str]:
     return text if text in ("auto", "none") else name_list(text)
 
 
-def relative_kinds(text: str) -> list:
-    """Read names of variables, each alone or with a kind: [name, kind]."""
+def relative_kinds(text: str) -> str | list:
+    """Read "auto", "none" (an empty list), or names, each alone or with a kind: [name, kind]."""
+    if text in ("auto", "none"):
+        return text if text == "auto" else []
     pairs = [name.rpartition(":") for name in name_list(text)]
     return [
         [name, kind] if kind in ("difference", "same") and name else name + colon + kind

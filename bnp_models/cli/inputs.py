@@ -1,9 +1,11 @@
 """Input and options of commands, checked before any work is done."""
 
+import dataclasses
 import re
 from typing import Any, NamedTuple
 
 from bnp_models.cli.changes import Changes
+from bnp_models.cli.column_checks import tell_of_relative
 from bnp_models.cli.commands import Datasets, Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
@@ -22,6 +24,7 @@ from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
 from bnp_models.inference.trace import Settings, interval_of_arrays
 from bnp_models.models.model import Conditions, Model
+from bnp_models.models.nested.relative import relative_to_heads
 
 CELL_OPTIONS = ("cells", "hyperparameters")
 
@@ -74,8 +77,22 @@ def checked_input(command: Sampling) -> Inputs:
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
+        if isinstance(table, Households):
+            model = _relative_to_heads(command, model, table)
         model.check(table)
     return Inputs(model, table, conditions, changes, chains)
+
+
+def _relative_to_heads(command: Sampling, model: Any, table: Households) -> Any:
+    """The model, with the variables relative to the heads' that are chosen from the sample."""
+    asked = command.fit.households.relative
+    if asked in (None, "auto") and isinstance(command, Synthesize | Impute):
+        grouped = dict(model.groups)
+        chosen = tuple(one for one in relative_to_heads(table) if one[0] not in grouped)
+        model = dataclasses.replace(model, relative=chosen)
+    if asked is None or asked == "auto":
+        tell_of_relative(command.data, table, model.relative)
+    return model
 
 
 def _beside(command: Sampling) -> dict[str, str]:
@@ -101,7 +118,11 @@ def model_of(fit: Fit, *arguments: Any) -> Any:
     try:
         return registered.load()(
             *arguments,
-            **{name: given[name] for name in registered.options if given[name] is not None},
+            **{
+                name: value
+                for name in registered.options
+                if (value := given[name]) is not None and (name, value) != ("relative", "auto")
+            },
         )
     except ValueError as error:
         # Its message begins with the field.
@@ -128,6 +149,11 @@ def check_options(command: Sampling) -> None:
                 "that is impossible for one person as a rule about each person"
             )
     made = not isinstance(command, Risk | Protect)
+    if fit.households.relative == "auto" and not made:
+        raise UsageError(
+            "--relative auto: cannot be used for the risk of households; name the variables, or "
+            "leave --relative out"
+        )
     if data.weights is not None and model in HOUSEHOLD_MODELS and made:
         raise UsageError(
             "--weights: synthetic households are made without design weights, because the files "

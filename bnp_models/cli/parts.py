@@ -233,11 +233,14 @@ class HouseholdFit(HouseholdColumns):
         "nested: each class of households has its own classes of members, as in the paper; shared: "
         "all classes of households have the same classes of members, with different weights "
         "(default: shared)")  # fmt: skip
-    relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
+    relative: str | tuple[str | tuple[str, str], ...] | None = option(
+        "auto|none|A,B,..", relative_kinds, help=
         "variables that are modelled relative to the value of the head: by the difference, if the "
         "labels are numbers in order (age), otherwise by whether the value is the same (race); "
         "A:difference or A:same overrides this. The model then makes couples similar in age "
-        "without a separate class for each age (default: none)")  # fmt: skip
+        "without a separate class for each age. auto: those for which the members of a "
+        "relationship in the sample are like their heads, for these relationships only (default: "
+        "auto to make files, none for risks, for which auto cannot be used)")  # fmt: skip
     prior_possible: int | None = option("C", integer_type(0, 2**31), help=
         "with --rules: multiply the prior by P(possible) to the power C, as if C households drawn "
         "without rules had been possible; fewer impossible households are simulated, and chains "

@@ -206,14 +206,14 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     model, prior = inputs.model, {}
     if isinstance(model, LevelPriorOptions):
         prior = {"level_prior": document_of_prior(model)}
-    names_of_classes = {"components", "member_components", "member_classes"}
-    components = names_of_classes.intersection(MODELS[fit.chosen_model].options)
+    from_model = {"components", "member_components", "member_classes", "relative"}
+    settled = from_model.intersection(MODELS[fit.chosen_model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {
         "model": fit.chosen_model,
         **{name: plain(value) for name, value in more.items()},
         **{name: plain(given[name]) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
-        **{name: fields[name] for name in sorted(components)},
+        **{name: plain(fields[name]) for name in sorted(settled)},
         "groups": {name: str(file) for name, file in fit.groups or ()} or None,
         "roles": None if roles is None else str(roles),
         **_ordered(inputs.model, table),

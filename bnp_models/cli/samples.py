@@ -11,7 +11,6 @@ from bnp_models.cli.changes import Changes
 from bnp_models.cli.column_checks import (
     refuse_design,
     refuse_identifying,
-    tell_of_relative,
     tell_of_settled,
 )
 from bnp_models.cli.folder import columns_with, located, reading_of, variables_of
@@ -279,7 +278,6 @@ def read_household_sample(
             table = table.with_persons(persons)
             _tell_of_no_head(data, persons, head, given, error)
     _check_household_columns(data, table, head, given)
-    tell_of_relative(data, table, given.relative)
     rules = None if given.rules is None else _kept_rules(data, given.rules, table, roles, changes)
     if weights is not None:
         with located(data):

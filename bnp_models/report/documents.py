@@ -422,7 +422,8 @@ class RunDocument(Document):
     ordered: Sequence[str] | None = ABSENT
     groups: Mapping[str, str] | None = ABSENT
     """Files of the groups of levels, by variable."""
-    relative: Sequence[str | tuple[str, str]] | None = ABSENT
+    relative: Sequence[str | Sequence[str | Sequence[str | int | float] | None]] | None = ABSENT
+    """Variables that are modelled relative to the head's value, with kinds and relationships."""
     prior_possible: int | None = ABSENT
     member_classes: str | None = ABSENT
     sizes: str | None = ABSENT

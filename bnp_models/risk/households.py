@@ -324,6 +324,11 @@ def check_households(model: Any, table: Any, population_size: int) -> None:
             'sizes: "given" leaves the sizes of households to the design of the sample, and the '
             'risk needs those of the population; use sizes="random"'
         )
+    if any(len(one) > 2 for one in model.relative if not isinstance(one, str)):
+        raise ValueError(
+            "relative: the risk of households is not known if values are relative to heads for "
+            "some relationships only; name the variables alone, or leave relative out"
+        )
     table.require_complete("the risk of households")
     for name in (*table.schema.table.variables, table.schema.household):
         if name in _TAKEN:

@@ -20,8 +20,11 @@ class CodedHouseholds(NamedTuple):
     """(A, h, p) row of phi of each member's level of each variable."""
     place: jax.Array
     """(A,) the member that changes, if only one does."""
-    level_rows: jax.Array | None
-    """(A, R) row of phi of each level of a member; None if codes are levels."""
+    by_pattern: tuple[tuple[jax.Array, jax.Array], ...]
+    """For each set of variables that may be relative to the head's: (A, h, p) row of phi of each
+    member's levels, and (A, R) row of phi of each level of a member; empty if codes are levels."""
+    pattern: jax.Array | None
+    """(A, h, R) set of variables that are relative for each member with each level changed."""
     by_head: tuple[jax.Array, ...]
     """(A, h, L) code of each member's level for each level of the head, by relative variable."""
 
@@ -107,7 +110,7 @@ def log_household_ratios(
     log_ratio
         (A, W, draws).
     """
-    household_rows, member_rows, place, level_rows, by_head = households
+    household_rows, member_rows, place, by_pattern, pattern, by_head = households
     last = sum(num_levels[0])
 
     def one(draw):
@@ -133,9 +136,14 @@ def log_household_ratios(
             log_p.append(by_household if columns is None else by_household[:, np.array(columns)])
         if part != "head" and member_rows.shape[1]:
             at = None if part == "all" else place[:, None, None]
-            log_p.append(
-                _log_by_member(draw, total, of_members, member_rows, at, level_rows, num_levels[1])
-            )
+            coded = by_pattern or ((member_rows, None),)
+            by_member = [
+                _log_by_member(draw, total, of_members, *one, at, num_levels[1]) for one in coded
+            ]
+            if len(by_member) > 1:
+                chosen = pattern if at is None else jnp.take_along_axis(pattern, at, axis=1)
+                by_member = [jnp.take_along_axis(jnp.stack(by_member), chosen[None], axis=0)[0]]
+            log_p.append(by_member[0].reshape(len(member_rows), -1))
         log_truth = jax.nn.logsumexp(total, axis=1)
         return jnp.concatenate(log_p, axis=1) - log_truth[:, None]
 
@@ -143,8 +151,8 @@ def log_household_ratios(
         return jnp.moveaxis(jax.lax.map(one, draws), 0, -1)
 
 
-def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_levels):
-    """(A, members * R) log probability of each household with another level of one member.
+def _log_by_member(draw, total, of_members, member_rows, level_rows, place, num_levels):
+    """(A, members, R) log probability of each household with another level of one member.
 
     Parameters
     ----------
@@ -152,10 +160,10 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
         (A, F) log weights of the classes, given the household's variables and all members.
     of_members
         (A, h, F) factor of each member in these, as a logarithm.
+    member_rows, level_rows
+        Rows of phi of the members' levels and of all levels, as in `CodedHouseholds.by_pattern`.
     place
         (A, 1, 1) the member that changes; None: each member in turn.
-    level_rows
-        `CodedHouseholds.level_rows`.
     """
     log_omega, log_phi = draw["log_omega"], draw["log_phi"]
     if place is not None:
@@ -171,4 +179,4 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     ).reshape(num_records, -1, sum(num_levels))
     if level_rows is not None:
         log_p = jnp.take_along_axis(log_p, level_rows[:, None], axis=2)
-    return log_p.reshape(num_records, -1)
+    return log_p

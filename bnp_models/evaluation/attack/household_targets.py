@@ -1,5 +1,6 @@
 """Targets of an attack among households: unique households, or persons within households."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -37,8 +38,9 @@ from bnp_models.rules.rules import Rules
 class HouseholdTargets(Targets[Households]):
     """Candidates for households, or for persons within them, under a nested model.
 
-    Candidates and rules use the codes of the sample. Given the head, codes relative to the head and
-    values correspond one to one, so that a candidate has the probability of its relative codes.
+    Candidates and rules use the codes of the sample. Given the head and the relationship, codes
+    relative to the head and values correspond one to one, so that a candidate has the probability
+    of its relative codes.
 
     Parameters
     ----------
@@ -162,10 +164,10 @@ class HouseholdTargets(Targets[Households]):
             if self.possible is not None:
                 differs &= self.possible.on_numpy(codes, persons)
             valid.append(differs)
-        level_rows, by_head = self._recoded(household, members)
+        by_pattern, pattern, by_head = self._recoded(household, members)
         member_rows = self._coded(household, members) + first_rows(self.num_levels[1])
         household_rows = household + first_rows(self.num_levels[0])
-        coded = CodedHouseholds(household_rows, member_rows, place, level_rows, by_head)
+        coded = CodedHouseholds(household_rows, member_rows, place, by_pattern, pattern, by_head)
         coded = jax.tree.map(partial(jnp.asarray, dtype=jnp.int32), coded)
         return (coded,), np.concatenate(valid, axis=1)
 
@@ -209,20 +211,36 @@ class HouseholdTargets(Targets[Households]):
 
         Returns
         -------
-        level_rows, by_head
+        by_pattern, pattern, by_head
             As in `CodedHouseholds`.
         """
         relative = self.data.relative
         if relative is None:
-            return None, ()
-        level_rows = np.tile(np.arange(sum(self.num_levels[1])), (len(household), 1))
-        by_head = []
-        for pair in relative.pairs:
-            start = first_rows(self.num_levels[1])[pair.member]
-            coded = start + pair.coded[household[:, pair.household]]
-            level_rows[:, start : start + pair.num_levels] = coded
-            by_head.append(pair.coded.T[members[:, :, pair.member]])
-        return level_rows, tuple(by_head)
+            return (), None, ()
+        first, relationship = first_rows(self.num_levels[1]), members[:, :, relative.relationship]
+        patterns, of_relationship = relative.patterns
+        by_pattern = []
+        for applies in patterns:
+            codes = members.copy()
+            level_rows = np.tile(np.arange(sum(self.num_levels[1])), (len(household), 1))
+            for pair in itertools.compress(relative.pairs, applies):
+                start, head = first[pair.member], household[:, pair.household]
+                codes[:, :, pair.member] = pair.coded[head[:, None], codes[:, :, pair.member]]
+                level_rows[:, start : start + pair.num_levels] = start + pair.coded[head]
+            by_pattern.append((codes + first, level_rows))
+        # Another relationship changes which values are relative; another value does not.
+        own = of_relationship[relationship]
+        pattern = np.repeat(own[:, :, None], sum(self.num_levels[1]), axis=2)
+        start = first[relative.relationship]
+        pattern[:, :, start : start + len(of_relationship)] = of_relationship
+        by_head = tuple(
+            np.where(
+                np.array(pair.applies)[relationship][:, :, None],
+                pair.coded.T[members[:, :, pair.member]], members[:, :, [pair.member]],
+            )
+            for pair in relative.pairs
+        )  # fmt: skip
+        return tuple(by_pattern), pattern, by_head
 
     def log_likelihood(
         self, draws: Draws, files: Sequence[Households], key: jax.Array, progress: bool

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, text_of
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import learns_levels, mean_concentrations
 from bnp_models.models.model import (
@@ -131,7 +131,11 @@ class NDPMPM(NestedOptions):
         if self.relative:
             for pair in RelativeCoding(schema, self.relative).pairs:
                 name = schema.member_variables[pair.member]
-                member[name] = tuple(f"head's {pair.kind} {k}" for k in range(pair.num_levels))
+                codes = tuple(f"head's {pair.kind} {k}" for k in range(pair.num_levels))
+                if not all(pair.applies):
+                    both = zip(member[name], codes, strict=True)
+                    codes = tuple(f"{text_of(level)} or {code}" for level, code in both)
+                member[name] = codes
         household = dict(zip(schema.household_variables, schema.household_levels, strict=True))
         return {
             "household_variable_level": household | {SIZE: sizes},

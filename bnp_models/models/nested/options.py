@@ -32,13 +32,16 @@ NESTED_CLASSES, SHARED_CLASSES = 15, 40
 """Default numbers of member classes: of each household class, and of all together."""
 
 
-def _as_pairs(given: Any) -> tuple:
-    """Hashable form of a mapping, or of a sequence of names and pairs."""
+def _as_relative(given: Any) -> tuple:
+    """Hashable form of a mapping, or of a sequence of names, alone or with kinds and labels."""
     if isinstance(given, Mapping):
         given = given.items()
     elif isinstance(given, str):
         given = (given,)
-    return tuple(one if isinstance(one, str) else tuple(one) for one in given)
+    return tuple(
+        one if isinstance(one, str) else (*one[:2], *map(tuple, one[2:]))  # fmt: skip
+        for one in given
+    )
 
 
 class NestedOptions(
@@ -74,9 +77,11 @@ class NestedOptions(
         (),
         """Variables whose values are modelled relative to the value of the head, for which the head
         must be at household level: names, or names with a kind, "difference" for an ordered
-        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
-        households are then similar without a separate class for each age or race.""",
-        command=True, converter=_as_pairs,
+        variable and "same" for another, and with the labels of the relationships for which this is
+        done, by default all (`RelativeCoding`). The ages of couples and the races within households
+        are then similar without a separate class for each age or race. `relative_to_heads` chooses
+        variables and relationships from the sample.""",
+        command=True, converter=_as_relative,
     )  # fmt: skip
     prior_possible: int = option(
         0,

@@ -257,12 +257,16 @@ def _possible_region(
     household, member = rules.columns(schema)
     compiled = rules.compile(schema)
     possible: CompiledRules | RelativePredicate = compiled
+    known = True
     if relative is not None:
         household = relative.columns(household, member)
         possible = RelativePredicate(relative, compiled)
+        # The codes of a member are levels or not, which its relationship says.
+        known = relative.relationship in member or not relative.reads_relationship
+        member = tuple(sorted({*member, *(() if known else (relative.relationship,))}))
     region = _Region(household, member, possible)
     form = head_form(rules, schema)
-    if form is None:
+    if form is None or not known:
         return region
     head = head_of(form)
     region = region._replace(head=head)

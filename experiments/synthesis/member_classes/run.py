@@ -28,6 +28,7 @@ from scipy.special import logsumexp
 import bnp_models as bnp
 from bnp_models.evaluation.attack.targets import over_draws
 from bnp_models.inference.convergence import figures_of
+from bnp_models.models import relative_to_heads
 from bnp_models.models.nested.probabilities import (
     household_arrays,
     log_households,
@@ -79,8 +80,9 @@ def divided(table, seed):
 
 def model_of(table, classes, member_components, relative, components, possible):
     """The model with all other options as by default."""
-    known = {"age", "race"} & set(table.schema.member_variables)
-    pairs = tuple(sorted(known)) if relative == "yes" else ()
+    pairs = relative_to_heads(table) if relative == "auto" else ()
+    if relative == "yes":
+        pairs = tuple(sorted({"age", "race"} & set(table.schema.member_variables)))
     return bnp.NDPMPM(
         components, member_components, member_classes=classes, relative=pairs,
         prior_possible=possible,
@@ -159,7 +161,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", nargs="+", default=["Michigan", "Bay Area", "simulated"])
-    parser.add_argument("--models", nargs="+", help="such as shared,40,no")
+    parser.add_argument("--models", nargs="+", help="such as shared,40,no (or yes, auto: relative)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sweeps", type=int, nargs=2, default=[500, 500], help="warm-up, draws")
     parser.add_argument("--chains", type=int, default=4)
