@@ -74,14 +74,16 @@ def _logsumexp(xp, x):
     return xp.log(xp.sum(xp.exp(x - top), axis=-1)) + top[..., 0]
 
 
-def relative_ages(block, sign, num_ages=3):
+def relative_ages(block, sign, applies, num_ages=3):
     """Member codes with the head's age taken off (-1) or put on (1), in a circle.
 
-    `block` has household codes (.., home, head's age) and member codes (.., m, role and age).
+    `block` has household codes (.., home, head's age) and member codes (.., m, role and age);
+    `applies` says for which roles this is done.
     """
     members = block.member_codes.copy()
     head = block.household_codes[..., None, 1]
-    members[..., 1] = (members[..., 1] + sign * head) % num_ages
+    moved = (members[..., 1] + sign * head) % num_ages
+    members[..., 1] = np.where(np.array(applies)[members[..., 0]], moved, members[..., 1])
     return members
 
 
@@ -99,7 +101,8 @@ def possible_households(data, i):
     if possible is None:
         return np.ones(len(household), bool)
     if data.relative is not None:
-        members, possible = relative_ages(Block(household, members), 1), possible.rules
+        applies = data.relative.pairs[0].applies
+        members, possible = relative_ages(Block(household, members), 1, applies), possible.rules
     return np.array([
         bool(possible.on_numpy(h[None], m[None])[0])
         for h, m in zip(household, members, strict=True)
@@ -184,7 +187,9 @@ def observed_households(model, table, data):
         household, members = all_households(data, data.blocks[i][0])
         cells = {h.tobytes() + m.tobytes(): b for b, (h, m) in
                  enumerate(zip(household, members, strict=True))}  # fmt: skip
-        members = relative_ages(block, -1) if model.relative else block.member_codes
+        members = block.member_codes
+        if model.relative:
+            members = relative_ages(block, -1, data.relative.pairs[0].applies)
         observed.append([
             cells[h.astype(int).tobytes() + m.astype(int).tobytes()]
             for h, m in zip(block.household_codes, members, strict=True)

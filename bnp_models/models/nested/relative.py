@@ -33,7 +33,7 @@ KINDS = ("difference", "same")
 Relative: TypeAlias = str | tuple[str, str | None] | tuple[str, str | None, tuple[Label, ...]]
 """A variable whose values are relative to the head's, with a kind and relationships if given."""
 
-LEAST_GAIN, LEAST_GAIN_OF_ONE = 10.0, {"difference": 0.5, "same": 0.25}
+LEAST_GAIN, LEAST_GAIN_OF_ONE = 10.0, {"difference": 0.5, "same": 0.1}
 """Least gains in log probability, in all and for each member, for which `relative_to_heads` chooses
 codes relative to the head's value (experiments/synthesis/member_classes)."""
 

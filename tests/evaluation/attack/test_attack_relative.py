@@ -38,13 +38,13 @@ FILES = (
 AGE, RACE = 3, 3
 
 
-def households(given):
+def households(given, levels=LEVELS):
     rows = [
         (i, home, *person.split()) for i, (home, *persons) in enumerate(given) for person in persons
     ]
     frame = pd.DataFrame(rows, columns=["hid", "home", "role", "age", "race"])
     return bnp.Households.from_frame(
-        frame, "hid", ["home"], levels=LEVELS, head=("role", "head")
+        frame, "hid", ["home"], levels=levels, head=("role", "head")
     )  # fmt: skip
 
 
@@ -52,6 +52,8 @@ class RelativeAtoms(NestedAtoms):
     """Households in the sample's codes; what the model has in their place is worked out here."""
 
     num_atoms = 1000
+    relative = (("age", "difference"), ("race", "same"))
+    given, levels = HOUSEHOLDS, LEVELS
 
     def __init__(self):
         head, other = person(role="head"), person(role="other")
@@ -60,12 +62,10 @@ class RelativeAtoms(NestedAtoms):
             at_most(1, person(role="other", race="c")),
         ]  # fmt: skip
         model = bnp.NDPMPM(
-            components=3, member_components=2,
-            relative=[("age", "difference"), ("race", "same")], level_prior="uniform",
-        )  # fmt: skip
-        super().__init__(
-            model, households(HOUSEHOLDS), [households(file) for file in FILES], bnp.Rules(rules)
+            components=3, member_components=2, relative=self.relative, level_prior="uniform"
         )
+        sample, *files = (households(one, self.levels) for one in (self.given, *FILES))
+        super().__init__(model, sample, files, bnp.Rules(rules))
 
     def possible(self, size):
         households = all_households(self.data, self.data.blocks[size][0])
@@ -87,21 +87,37 @@ class RelativeAtoms(NestedAtoms):
         age, race = (schema.household_variables.index(f"head_{x}") for x in ("age", "race"))
         age, race = codes[:, [age]], codes[:, [race]]
         members = members.copy()
+        role = schema.member_variables.index("role")
+        labels = np.array(schema.member_levels[role])[members[..., role]]
+        named = {name: own[0] if own else ("other", "guest") for name, _, *own in self.relative}
         j = schema.member_variables.index("age")
-        members[..., j] = (members[..., j] - age) % AGE
+        differences = (members[..., j] - age) % AGE
+        members[..., j] = np.where(np.isin(labels, named["age"]), differences, members[..., j])
         j = schema.member_variables.index("race")
         races = members[..., j]
         # Level 0 takes the code that the head's level leaves.
-        members[..., j] = np.where(races == race, 0, np.where(races == 0, race, races))
+        same = np.where(races == race, 0, np.where(races == 0, race, races))
+        members[..., j] = np.where(np.isin(labels, named["race"]), same, races)
         columns = np.concatenate([codes, members.reshape(len(codes), -1)], axis=1)
         sizes = schema.num_household_levels
         sizes += schema.num_member_levels * (self.data.blocks[size][0])
         return np.ravel_multi_index(columns.T, sizes)
 
 
-@pytest.fixture(scope="module")
-def atoms():
-    return RelativeAtoms()
+class AtomsByRole(RelativeAtoms):
+    """The ages of others are relative to their head's, and the races of guests."""
+
+    relative = (("age", "difference", ("other",)), ("race", "same", ("guest",)))
+    given = [
+        *HOUSEHOLDS[:3], ("own", "head 1 b", "other 0 a", "guest 2 b"),
+        ("rent", "head 0 a", "guest 0 c"),
+    ]  # fmt: skip
+    levels = pd.concat([LEVELS, pd.DataFrame({"variable": ["role"], "level": ["guest"]})])
+
+
+@pytest.fixture(scope="module", params=[RelativeAtoms, AtomsByRole])
+def atoms(request):
+    return request.param()
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +156,11 @@ def _members_stay(patch):
     right = household_targets.HouseholdTargets._recoded
 
     def recoded(self, household, members):
-        level_rows, by_head = right(self, household, members)
+        *others, by_head = right(self, household, members)
         coded = self._coded(household, members)
         for pair, codes in zip(self.data.relative.pairs, by_head, strict=True):
             codes[:] = coded[:, :, [pair.member]]
-        return level_rows, by_head
+        return *others, by_head
 
     patch.setattr(household_targets.HouseholdTargets, "_recoded", recoded)
 
@@ -153,7 +169,19 @@ def _levels_for_codes(patch):
     right = household_targets.HouseholdTargets._recoded
 
     def recoded(self, household, members):
-        return None, right(self, household, members)[1]
+        *_, by_head = right(self, household, members)
+        return (), None, by_head
+
+    patch.setattr(household_targets.HouseholdTargets, "_recoded", recoded)
+
+
+def _relationships_stay(patch):
+    # The values that another relationship makes relative, or makes levels, keep their codes.
+    right = household_targets.HouseholdTargets._recoded
+
+    def recoded(self, household, members):
+        by_pattern, pattern, by_head = right(self, household, members)
+        return by_pattern, np.broadcast_to(pattern[:, :, :1], pattern.shape), by_head
 
     patch.setattr(household_targets.HouseholdTargets, "_recoded", recoded)
 
@@ -169,11 +197,14 @@ PLANTED = {
     "members keep their codes under another head": _members_stay,
     "a member's levels taken for codes": _levels_for_codes,
     "files not coded": _files_as_they_are,
+    "codes stay with another relationship": _relationships_stay,
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_planted_errors_are_seen(atoms, exact, planted, monkeypatch):
+    if planted == "codes stay with another relationship" and not isinstance(atoms, AtomsByRole):
+        pytest.skip("all relationships have the same codes")
     PLANTED[planted](monkeypatch)
     risk = atoms.attack(estimator="direct", rows=[0, 3])
     assert np.abs(z_scores(risk, [exact[0], exact[3]])).max() > Z_LIMIT

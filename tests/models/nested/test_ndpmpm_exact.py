@@ -248,11 +248,20 @@ def test_posterior_with_fewer_of_these_is_another(known_possible, number, monkey
 RELATIVE_FAULTS = ("prior of ones", "codes not decoded")
 
 
-@pytest.fixture(scope="module")
-def relative():
+WITH_ROLES = [*THREE_AGES, ("own", [("head", "0"), ("guest", "2")])]
+RELATIVE = {
+    "all members": {"households": THREE_AGES, "relative": ["age"]},
+    "others, not guests": {
+        "households": WITH_ROLES, "roles": 3, "relative": [("age", "difference", ["other"])],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=RELATIVE)
+def relative(request):
     return Exact(
         "tables", ("role", "head"), RELATIVE_FAULTS, num_draws=400_000, ages=3,
-        households=THREE_AGES, relative=["age"],
+        **RELATIVE[request.param],
     )  # fmt: skip
 
 
@@ -364,6 +373,7 @@ WITH_ONE_GUEST = [*WITH_GUESTS, ("own", [("guest", "0"), ("head", "0"), ("other"
         pytest.param(*CASES["no rules"], marks=pytest.mark.long),
         pytest.param(*CASES["tables"], marks=pytest.mark.long), CASES["head of the household"],
         CASES["shared, head of the household"],
+        ("tables", ("role", "head"), {"ages": 3, **RELATIVE["others, not guests"]}),
         ("one guest", None, {"roles": 3, "households": WITH_ONE_GUEST}),
     ],
 )  # fmt: skip

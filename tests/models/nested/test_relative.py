@@ -66,6 +66,58 @@ def columns_of(table):
     return heads[:, head_age], heads[:, head_race], age, race
 
 
+def test_codes_of_some_relationships(table):
+    """Partners have differences to the head's age, and children their ages; race as before."""
+    coding = RelativeCoding(table.schema, (("age", None, ("partner",)), "race"))
+    heads = table.household_codes[table.member_household]
+    coded = coding.encode(heads, table.member_codes[:, None])[:, 0]
+    every = RelativeCoding(table.schema, ("age", "race"))
+    of_all = every.encode(heads, table.member_codes[:, None])[:, 0]
+    _, _, age, race = columns_of(table)
+    role = table.schema.member_variables.index("role")
+    labels = np.array(table.schema.member_levels[role])
+    is_partner = labels[table.member_codes[:, role]] == "partner"
+    own = np.where(is_partner, of_all[:, age], table.member_codes[:, age])
+    np.testing.assert_array_equal(coded[:, age], own)
+    np.testing.assert_array_equal(coded[:, race], of_all[:, race])
+    assert (own != of_all[:, age]).any() and (own != table.member_codes[:, age]).any()
+    back = coding.decode(heads, coded[:, None])[:, 0]
+    np.testing.assert_array_equal(back, table.member_codes)
+
+
+def test_relationships_in_which_members_are_like_their_heads(rng):
+    """Of partners the ages, of a year at most apart; of all the races; not the homes of many."""
+    persons = frame(rng, 400)
+    # Ages with many levels, of whom partners have those of their head or of the year before.
+    persons["age"] = persons["age"].astype(int) * 4 + rng.integers(4, size=len(persons))
+    heads = persons.loc[persons["role"] == "head"].set_index("hid")["age"]
+    is_partner = persons["role"] == "partner"
+    persons.loc[is_partner, "age"] = heads[persons.loc[is_partner, "hid"]].to_numpy()
+    table = bnp.Households.from_frame(persons, "hid", ["home"], head=HEAD)
+    found = bnp.models.relative_to_heads(table)
+    assert found == (("age", "difference", ("partner",)), ("race", "same", ("child", "partner")))
+    # Nothing is chosen where members are not like their heads, or nobody is known as the head.
+    shuffled = persons.assign(
+        age=rng.permutation(persons["age"]), race=rng.choice(RACES, len(persons))
+    )
+    for other, head in ((shuffled, HEAD), (persons, None)):
+        table = bnp.Households.from_frame(other, "hid", ["home"], head=head)
+        assert bnp.models.relative_to_heads(table) == ()
+    # A missing relationship, and a head's missing age.
+    persons.loc[persons.index[persons["role"] != "head"][0], "role"] = None
+    table = bnp.Households.from_frame(persons, "hid", ["home"], head=HEAD)
+    assert bnp.models.relative_to_heads(table) == ()
+    with pytest.raises(bnp.MicrodataError, match="whose relationship to the head is missing"):
+        bnp.NDPMPM(relative=found).check(table)
+
+
+def test_an_unknown_relationship(table):
+    with pytest.raises(
+        bnp.MicrodataError, match="'uncle' is no relationship .* 'partner', 'child'"
+    ):
+        RelativeCoding(table.schema, (("age", "difference", ("partner", "uncle")),))
+
+
 def test_codes_are_differences_and_sameness(table):
     coding = RelativeCoding(table.schema, ("age", "race"))
     assert [pair.kind for pair in coding.pairs] == ["difference", "same"]
@@ -93,7 +145,8 @@ def test_codes_are_one_to_one_given_the_head(table, kind):
         assert pair.decoded[head, 0] == head
 
 
-def test_tables_of_codes_judge_as_the_rules_do(table, rng):
+@pytest.mark.parametrize("relative", [("race", "age"), ("race", ("age", None, ("partner",)))])
+def test_tables_of_codes_judge_as_the_rules_do(table, rng, relative):
     """Every joint code, against the code decoded and judged one by one."""
     made = bnp.Rules([
         each(person(role="partner")).is_older_than(person(role="head"), 0).implies(
@@ -102,7 +155,7 @@ def test_tables_of_codes_judge_as_the_rules_do(table, rng):
         each(person(role="child")).has(aged(0, 3)),
     ])  # fmt: skip
     form = head_form(made, table.schema)
-    coding = RelativeCoding(table.schema, ("race", "age"))
+    coding = RelativeCoding(table.schema, relative)
     households, members = coding.decoded_levels(*form.columns)
     extended = coding.columns(*form.columns)
     num = [table.schema.num_household_levels[k] for k in extended]
