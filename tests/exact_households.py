@@ -166,7 +166,8 @@ class Exact:
             log_p.append(found[:, possible])
             household, person = household[possible], person[possible]
             if self.data.relative is not None:
-                person = relative_ages(_Block(household, person), 1)
+                applies = self.data.relative.pairs[0].applies
+                person = relative_ages(_Block(household, person), 1, applies)
             codes.append(household)
             sizes.append(np.full(len(household), number + self.table.schema.num_heads))
             members.append(person.reshape(-1, person.shape[2]))

@@ -21,7 +21,7 @@ from bnp_models.data.schema import Label, Schema
 from bnp_models.inference.convergence import BEHIND, monitored
 from bnp_models.inference.run import Run, blocks_of_draws, is_of_records, shape_of_draws
 from bnp_models.inference.weighting import population_law
-from bnp_models.kernels.numerics.counting import variable_of_rows
+from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import KnowsMargins, MakesHouseholds
 from bnp_models.synthesis.synthesize import simulate_samples
@@ -257,14 +257,16 @@ def _names(variables, levels, rare):
 def _names_of_households(schema, data, rare):
     """Name of each margin of households and their members; None for a margin that is not used.
 
-    Margins of the household size are not used, because the sizes are those of the sample. Margins
-    of codes relative to the head are not used, because these are not levels of a variable.
+    Margins of the household size are not used, because the sizes are those of the sample. Those of
+    codes relative to the head are named by number, because a code is not one level of the variable.
     """
     household = _names(schema.household_variables, schema.household_levels, rare)
     member = _names(schema.member_variables, schema.member_levels, rare)
-    relative = {pair.member for pair in data.relative.pairs} if data.relative else set()
-    variable = variable_of_rows(schema.num_member_levels)
-    member = [None if j in relative else name for j, name in zip(variable, member, strict=True)]
+    first = first_rows(schema.num_member_levels)
+    for pair in data.relative.pairs if data.relative else ():
+        name, start = schema.member_variables[pair.member], first[pair.member]
+        codes = [f"margin {name} relative to the head, code {k}" for k in range(pair.num_levels)]
+        member[start : start + pair.num_levels] = codes
     return [*household, *[None] * len(data.blocks), *member]
 
 

@@ -164,6 +164,7 @@ def test_rules_and_codes(folder, tmp_path, options):
         (["--model", "nplcm"], "can be used only with --model ndpmpm"),
         (["--model", "hdp"], "can be used only with --model ndpmpm"),
         (["--prior-possible", "2"], "--prior-possible: is used only with --rules"),
+        (["--relative", "auto"], "--relative auto: cannot be used for the risk of households"),
         (["--head", "no", "--roles", "roles.csv"], "--roles: is used only by --rules and to find"),
         (["--bom", "--format", "parquet"], "--bom: is only for CSV, not for --format parquet"),
         (["--level-prior", "uniform", "--level-shape", "1"], "--level-prior: is replaced by"),

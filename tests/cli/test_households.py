@@ -10,9 +10,11 @@ from commands import CHILDREN_ARE_YOUNGER, one_line
 import bnp_models as bnp
 from bnp_models.cli import options
 from bnp_models.cli.dispatch import data_files
+from bnp_models.cli.inputs import checked_input
 from bnp_models.cli.main import main
 from bnp_models.cli.options import parse
 from bnp_models.cli.parser import make_parser
+from bnp_models.cli.runs import recorded_settings
 from bnp_models.cli.samples import read_household_sample
 from bnp_models.inference.arviz import load_arviz
 
@@ -159,6 +161,51 @@ def read(*words):
         command = options.read(parsed.command, values)
         table, rules, _ = read_household_sample(command.data, command.fit)
     return table, rules.compile(table)
+
+
+def checked(command, file, *words):
+    """The model and the settings of a command, without a run."""
+    words = [command, str(file), *HOUSEHOLDS, *map(str, words), "--out", "o"]
+    parsed = parse(make_parser(), words)
+    with data_files(parsed.values) as values:
+        asked = options.read(parsed.command, values)
+        inputs = checked_input(asked)
+        return inputs.model, recorded_settings(asked, inputs)
+
+
+def test_values_relative_to_the_head_are_chosen_from_the_sample(folder, tmp_path, caplog):
+    """Files are made with those of couples, risks without; the settings say so."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for i in range(100):
+        age, sex, size = int(rng.integers(20, 80)), str(rng.choice(["f", "m"])), 2 + i % 2
+        rows.append((i, size, "own", "Householder", age, sex))
+        rows.append((i, size, "own", "Spouse", age - 1, "m" if sex == "f" else "f"))
+        rows += [(i, size, "own", "Child", int(rng.integers(20)), "f")] * (i % 2)
+    names = ["hid", "persons", "tenure", "relate", "age", "sex"]
+    file = tmp_path / "couples.csv"
+    pd.DataFrame(rows, columns=names).to_csv(file, index=False)
+    chosen = (("age", "difference", ("Spouse",)), ("sex", "same", ("Spouse",)))
+    for words in ([], ["--relative", "auto"]):
+        model, settings = checked("synthesize", file, *words)
+        assert model.relative == chosen
+        assert settings["relative"] == json.loads(json.dumps(chosen))
+    assert "couples are less alike" not in caplog.text
+    assert checked("impute", file)[0].relative == chosen
+    groups = tmp_path / "ages.csv"
+    ages = [*range(80)]
+    pd.DataFrame({"level": ages, "tens": [x // 10 for x in ages]}).to_csv(groups, index=False)
+    model, _ = checked("synthesize", file, "--groups", f"age={groups}")
+    assert model.relative == chosen[1:]
+    model, settings = checked("synthesize", file, "--relative", "none")
+    assert model.relative == () and settings["relative"] == []
+    model, _ = checked("synthesize", file, "--relative", "age")
+    assert model.relative == ("age",)
+    caplog.clear()
+    assert checked("risk", file, "--population-size", "1000")[0].relative == ()
+    assert "couples are less alike in age" in caplog.text
+    # Ages that are missing are those of heads here.
+    assert checked("synthesize", folder / "sample.csv")[0].relative == ()
 
 
 def test_yaml_and_python_files_give_the_same_compiled_rules(folder):

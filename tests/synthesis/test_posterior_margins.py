@@ -52,7 +52,7 @@ HOUSEHOLDS = [
 
 @pytest.mark.parametrize("relative", [(), ("age",)])
 def test_margins_of_households_and_their_members(relative, monkeypatch):
-    """Neither of sizes, which are the sample's, nor of levels relative to the head's."""
+    """Not of sizes, which are the sample's; codes relative to the head's have numbers."""
     monkeypatch.setattr(margins_of_levels, "SMALLEST_SHOWN", 0)
     table = tiny_households(HOUSEHOLDS, ("role", "head"), ages=3)
     model = bnp.NDPMPM(components=2, member_components=2, relative=relative)
@@ -63,7 +63,8 @@ def test_margins_of_households_and_their_members(relative, monkeypatch):
     margins = bnp.level_margins(run)
     names = ["margin home=own", "margin home=rent"]
     names += [f"margin head_age={age}" for age in range(3)] + ["margin role=other"]
-    names += [] if relative else [f"margin age={age}" for age in range(3)]
+    of_ages = "margin age relative to the head, code" if relative else "margin age="
+    names += [f"{of_ages} {k}" if relative else f"{of_ages}{k}" for k in range(3)]
     assert list(margins.names) == names
     assert margins.draws.shape == (2, 8, len(names))
     np.testing.assert_allclose(margins.draws[:, :, :2].sum(axis=2), 1, rtol=1e-5)
@@ -78,8 +79,8 @@ def test_margins_of_households_and_their_members(relative, monkeypatch):
         "margin head_age, level 2",
         "margin head_age, level 3",
     )
-    assert shown[5:] == ("margin role=other", *([] if relative else [
-        "margin age=0", "margin age, level 2", "margin age, level 3"]))  # fmt: skip
+    levels = ["margin age=0", "margin age, level 2", "margin age, level 3"]
+    assert shown[5:] == ("margin role=other", *(names[6:] if relative else levels))
 
 
 def test_as_many_draws_are_evaluated_as_arrays_were_kept():
