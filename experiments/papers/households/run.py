@@ -30,6 +30,8 @@ CLASSES = {"member_classes": "nested", "components": 20, "member_components": 10
 MORE_CLASSES = CLASSES | {"components": 40}
 UNIFORM = {"level_prior": "uniform"}
 RELATIVE = {"relative": ["age", "race"]}
+# Variables and relationships in which members are like their heads, as the command chooses them.
+CHOSEN = "chosen"
 # Member classes that household classes share, in the default numbers.
 DEFAULT = {"member_classes": "shared"}
 
@@ -55,6 +57,7 @@ METHODS = {
     "relative, ordered": (True, True, RELATIVE | {"ordered": ("age",)}),
     "default": (True, True, DEFAULT),
     "default, relative": (True, True, DEFAULT | RELATIVE),
+    "default, chosen": (True, True, DEFAULT | {"relative": CHOSEN}),
 }
 # The last quantity of every file: where it is there, so are the others.
 LAST = "spread of the head's age less the children's, years"
@@ -139,7 +142,9 @@ def synthetic(table, rules, method, key):
             file.insert(0, "household", np.repeat(np.arange(number.size), number))
     else:
         _, under_rules, options = METHODS[method]
-        if "relative" in options:
+        if options.get("relative") == CHOSEN:
+            options = options | {"relative": bnp.models.relative_to_heads(table)}
+        elif "relative" in options:
             known = table.schema.member_variables
             options = options | {"relative": [v for v in options["relative"] if v in known]}
         if "member_classes" not in options:

@@ -111,6 +111,26 @@ def test_relationships_in_which_members_are_like_their_heads(rng):
         bnp.NDPMPM(relative=found).check(table)
 
 
+def test_codes_that_rules_read_need_the_relationship(table):
+    """It is drawn for impossible households, also if rules read the age alone."""
+    rules = bnp.Rules([each(person()).has(aged(0, 3))])
+    table = table.select(rules.check(table))
+    age, role = (table.schema.member_variables.index(name) for name in ("age", "role"))
+    for relative, read in (((), (age,)), (("age",), (age,))):
+        data = bnp.NDPMPM(2, 2, relative=relative).prepare(table, rules)
+        assert data.member.read == read and data.tables is not None
+    data = bnp.NDPMPM(2, 2, relative=[("age", None, ["partner"])]).prepare(table, rules)
+    assert set(data.member.read) == {age, role} and data.tables is None
+    # The predicate judges what codes stand for: level 4 of a child, and not that of a partner.
+    roles = table.schema.member_levels[role]
+    codes = np.zeros((2, 1, len(table.schema.member_variables)), int)
+    codes[:, 0, age] = 4
+    codes[:, 0, role] = roles.index("child"), roles.index("partner")
+    households = np.zeros((2, len(table.schema.household_variables)), int)
+    households[:, table.schema.household_variables.index("head_age")] = 1
+    np.testing.assert_array_equal(data.possible.on_numpy(households, codes), [False, True])
+
+
 def test_an_unknown_relationship(table):
     with pytest.raises(
         bnp.MicrodataError, match="'uncle' is no relationship .* 'partner', 'child'"
