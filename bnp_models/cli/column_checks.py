@@ -118,19 +118,32 @@ def tell_of_households(data: Data, table: Records) -> list[str]:
     return [f"{said} use bnp-models risk with {asked}"]
 
 
-def tell_of_relative(data: Data, table: Households, relative: tuple | None) -> None:
-    """Say that values may be modelled relative to the head's, if the head is known and none are."""
+def tell_of_relative(
+    data: Data, table: Households, relative: tuple, was_sought: bool = False
+) -> None:
+    """Say that no values are modelled relative to the head's, although the head is known.
+
+    `was_sought` says that variables were sought for which members are like their heads.
+    """
     head = table.schema.head
     if head is None or relative or (table.sizes == 1).all():
         return
     usual = {name for of in ("sex", "age") for name in USUAL_NAMES[of]}
-    if names := [name for name in table.schema.head_variables if plain(name) in usual]:
-        _LOG.warning(
-            "%s: column %r says who is the head, but no variable is modelled relative to the "
-            "head's value, so that couples are less alike in age, and more often of one sex, than "
-            "in the sample; --relative %s models them relative to the head",
-            data.sample, head[0], as_option(names),
-        )  # fmt: skip
+    names = [name for name in table.schema.head_variables if plain(name) in usual]
+    if not names:
+        return
+    remedy = f"--relative {as_option(names)} models them relative to the head"
+    if was_sought:
+        remedy = (
+            "none was found in which members are like their heads, or values of heads or "
+            "relationships are missing"
+        )
+    _LOG.warning(
+        "%s: column %r says who is the head, but no variable is modelled relative to the head's "
+        "value, so that couples are less alike in age, and more often of one sex, than in the "
+        "sample; %s",
+        data.sample, head[0], remedy,
+    )  # fmt: skip
 
 
 def _columns(data: Data, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | np.ndarray]]:

@@ -471,4 +471,4 @@ def _same(recorded: object, value: object) -> bool:
     """Whether a setting is that of the run, whose file may say more of it."""
     if isinstance(recorded, dict) and isinstance(value, dict):
         return value.items() <= recorded.items()
-    return bool(recorded == value)
+    return bool((None if recorded == [] else recorded) == (None if value == [] else value))

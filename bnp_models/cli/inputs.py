@@ -87,10 +87,16 @@ def _relative_to_heads(command: Sampling, model: Any, table: Households) -> Any:
     """The model, with the variables relative to the heads' that are chosen from the sample."""
     asked = command.fit.households.relative
     if asked in (None, "auto") and isinstance(command, Synthesize | Impute):
-        grouped = dict(model.groups)
-        chosen = tuple(one for one in relative_to_heads(table) if one[0] not in grouped)
+        # Codes have no groups, and those of equal values no order.
+        unfit = {*dict(model.groups), *command.fit.named_ordered}
+        chosen = tuple(
+            (name, kind, labels)
+            for name, kind, labels in relative_to_heads(table)
+            if name not in unfit or (kind == "difference" and name not in dict(model.groups))
+        )
         model = dataclasses.replace(model, relative=chosen)
-    if asked is None or asked == "auto":
+        tell_of_relative(command.data, table, chosen, was_sought=True)
+    elif asked is None:
         tell_of_relative(command.data, table, model.relative)
     return model
 

@@ -339,8 +339,7 @@ def _check_household_columns(
             "%s: no column says how the persons of a household are related to its head (head, "
             "spouse, child, ..), so that couples are not modelled: in the model, couples are about "
             "as often of one sex as of two, and their ages differ more; add such a column (--roles "
-            "FILE says what labels of your own mean) and name those of sex and age in --relative, "
-            "or release no synthetic figures on couples",
+            "FILE says what labels of your own mean), or release no synthetic figures on couples",
             data.sample,
         )  # fmt: skip
 

@@ -243,9 +243,10 @@ def household_risk(
     ----------
     run
         Chains of `NDPMPM` that kept its ``parameters``. Members may be coded relative to their
-        head: given the head, values and codes correspond one to one, so that the probabilities are
-        those of the values. If the households have design weights (`weighted_households`), these
-        determine the distribution of the households that are not in the sample.
+        head, if all are and not only those of some relationships: given the head, values and codes
+        correspond one to one, so that the probabilities are those of the values. If the households
+        have design weights (`weighted_households`), these determine the distribution of the
+        households that are not in the sample.
     population_size
         Number N of households in the population, at least that of the sample.
     ties, thin, key, progress
@@ -256,8 +257,8 @@ def household_risk(
     MicrodataError
         If a value is missing, the population is smaller than the sample, or a weight is below one.
     ValueError
-        If the run is not of households, the model takes the sizes as given, or an option is unknown
-        or out of range.
+        If the run is not of households, the model takes the sizes as given or codes only members of
+        some relationships relative to their head, or an option is unknown or out of range.
 
     Notes
     -----

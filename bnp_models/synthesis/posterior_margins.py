@@ -265,7 +265,8 @@ def _names_of_households(schema, data, rare):
     first = first_rows(schema.num_member_levels)
     for pair in data.relative.pairs if data.relative else ():
         name, start = schema.member_variables[pair.member], first[pair.member]
-        codes = [f"margin {name} relative to the head, code {k}" for k in range(pair.num_levels)]
+        what = "code relative to the head" if all(pair.applies) else "level or code"
+        codes = [f"margin {name}, {what} {k}" for k in range(pair.num_levels)]
         member[start : start + pair.num_levels] = codes
     return [*household, *[None] * len(data.blocks), *member]
 

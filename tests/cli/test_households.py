@@ -204,8 +204,18 @@ def test_values_relative_to_the_head_are_chosen_from_the_sample(folder, tmp_path
     caplog.clear()
     assert checked("risk", file, "--population-size", "1000")[0].relative == ()
     assert "couples are less alike in age" in caplog.text
-    # Ages that are missing are those of heads here.
+    # An age is not chosen if that of a head is missing, of one who lives alone too.
+    persons = pd.read_csv(file, dtype=str)
+    alone = pd.DataFrame([("alone", "1", "own", "Householder", None, "f")], columns=names)
+    persons.loc[len(persons)] = ["with", "2", "own", "Householder", "40", "f"]
+    persons.loc[len(persons)] = ["with", "2", "own", "Spouse", "40", "m"]
+    for missing in (pd.concat([persons, alone]), persons.replace({"age": {"40": None}})):
+        missing.to_csv(tmp_path / "missing.csv", index=False)
+        assert checked("impute", tmp_path / "missing.csv")[0].relative == chosen[1:]
+    # Children here are not like their heads, who are known.
+    caplog.clear()
     assert checked("synthesize", folder / "sample.csv")[0].relative == ()
+    assert "none was found in which members are like their heads" in caplog.text
 
 
 def test_yaml_and_python_files_give_the_same_compiled_rules(folder):

@@ -63,7 +63,7 @@ def test_margins_of_households_and_their_members(relative, monkeypatch):
     margins = bnp.level_margins(run)
     names = ["margin home=own", "margin home=rent"]
     names += [f"margin head_age={age}" for age in range(3)] + ["margin role=other"]
-    of_ages = "margin age relative to the head, code" if relative else "margin age="
+    of_ages = "margin age, code relative to the head" if relative else "margin age="
     names += [f"{of_ages} {k}" if relative else f"{of_ages}{k}" for k in range(3)]
     assert list(margins.names) == names
     assert margins.draws.shape == (2, 8, len(names))

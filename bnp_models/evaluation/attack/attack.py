@@ -166,7 +166,8 @@ def attack_risk(
     possible cancels; in the likelihood of a file it does not. The households of synthetic files are
     drawn given their sizes, so that their likelihood is given the sizes too. If values of members
     are modelled relative to those of the head, the probability of a candidate is that of its codes:
-    if the head changes, the codes of all members change.
+    if the head changes, the codes of all members that are relative to it change, and if a
+    member's relationship changes, so do its own codes that depend on it.
 
     Examples
     --------

@@ -38,10 +38,14 @@ def _as_relative(given: Any) -> tuple:
         given = given.items()
     elif isinstance(given, str):
         given = (given,)
-    return tuple(
-        one if isinstance(one, str) else (*one[:2], *map(tuple, one[2:]))  # fmt: skip
-        for one in given
-    )
+    return tuple(one if isinstance(one, str) else _with_labels(*one) for one in given)
+
+
+def _with_labels(name: str, kind: str | None = None, labels: Any = None) -> tuple:
+    """A variable with its kind, and with labels if they are given; a text is one label."""
+    if labels is None:
+        return name, kind
+    return name, kind, (labels,) if isinstance(labels, str) else tuple(labels)
 
 
 class NestedOptions(

@@ -261,8 +261,9 @@ def _possible_region(
     if relative is not None:
         household = relative.columns(household, member)
         possible = RelativePredicate(relative, compiled)
-        # The codes of a member are levels or not, which its relationship says.
-        known = relative.relationship in member or not relative.reads_relationship
+        # The codes of some variables are levels or not, which the member's relationship says.
+        depend = any(p.member in member and not all(p.applies) for p in relative.pairs)
+        known = relative.relationship in member or not depend
         member = tuple(sorted({*member, *(() if known else (relative.relationship,))}))
     region = _Region(household, member, possible)
     form = head_form(rules, schema)

@@ -286,7 +286,7 @@ class RelativePredicate:
         )
 
 
-def relative_to_heads(table: Households) -> tuple[Relative, ...]:
+def relative_to_heads(table: Households) -> tuple[tuple[str, str, tuple[Label, ...]], ...]:
     """Choose variables, and relationships, for which members are like their head.
 
     Parameters
@@ -327,9 +327,9 @@ def relative_to_heads(table: Households) -> tuple[Relative, ...]:
         return ()
     heads = table.household_codes[table.member_household]
     coded = coding.encode(heads, table.member_codes[:, None])[:, 0]
-    chosen: list[Relative] = []
+    chosen = []
     for pair, name in zip(coding.pairs, kinds, strict=True):
-        if (heads[:, pair.household] < 0).any():
+        if (table.household_codes[:, pair.household] < 0).any():
             continue
         labels = []
         for r, label in enumerate(schema.member_levels[coding.relationship]):

@@ -181,7 +181,8 @@ def _relationships_stay(patch):
 
     def recoded(self, household, members):
         by_pattern, pattern, by_head = right(self, household, members)
-        return by_pattern, np.broadcast_to(pattern[:, :, :1], pattern.shape), by_head
+        # The last column is a race, which changes no codes of other variables.
+        return by_pattern, np.broadcast_to(pattern[:, :, -1:], pattern.shape), by_head
 
     patch.setattr(household_targets.HouseholdTargets, "_recoded", recoded)
 
@@ -247,7 +248,8 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     table = bnp.read_households(
         tmp_path / "sample.csv", "hid", ["tenure"], head=("relate", "Householder")
     )
-    model = bnp.NDPMPM(3, 2, relative=["age"], level_prior="uniform", prior_possible=3)
+    relative = [("age", "difference", ["Child"])]
+    model = bnp.NDPMPM(3, 2, relative=relative, level_prior="uniform", prior_possible=3)
     run = bnp.sample(
         model, table, key=jax.random.key(0), num_chains=1, num_warmup=20, num_samples=300,
         conditions=bnp.read_rules(tmp_path / "rules.py", table),

@@ -86,9 +86,9 @@ def test_codes_of_some_relationships(table):
 
 
 def test_relationships_in_which_members_are_like_their_heads(rng):
-    """Of partners the ages, of a year at most apart; of all the races; not the homes of many."""
+    """The ages of partners, and the races of partners and of children."""
     persons = frame(rng, 400)
-    # Ages with many levels, of whom partners have those of their head or of the year before.
+    # There are twenty ages, and partners have that of their head.
     persons["age"] = persons["age"].astype(int) * 4 + rng.integers(4, size=len(persons))
     heads = persons.loc[persons["role"] == "head"].set_index("hid")["age"]
     is_partner = persons["role"] == "partner"
@@ -103,7 +103,7 @@ def test_relationships_in_which_members_are_like_their_heads(rng):
     for other, head in ((shuffled, HEAD), (persons, None)):
         table = bnp.Households.from_frame(other, "hid", ["home"], head=head)
         assert bnp.models.relative_to_heads(table) == ()
-    # A missing relationship, and a head's missing age.
+    # A missing relationship.
     persons.loc[persons.index[persons["role"] != "head"][0], "role"] = None
     table = bnp.Households.from_frame(persons, "hid", ["home"], head=HEAD)
     assert bnp.models.relative_to_heads(table) == ()
@@ -129,6 +129,25 @@ def test_codes_that_rules_read_need_the_relationship(table):
     households = np.zeros((2, len(table.schema.household_variables)), int)
     households[:, table.schema.household_variables.index("head_age")] = 1
     np.testing.assert_array_equal(data.possible.on_numpy(households, codes), [False, True])
+
+
+def test_labels_of_relationships():
+    """One text is one label."""
+    model = bnp.NDPMPM(relative=[("age", None, "partner"), ("race", "same"), ["sex", "same", None]])
+    assert model.relative == (("age", None, ("partner",)), ("race", "same"), ("sex", "same"))
+
+
+def test_the_risk_of_households_needs_all_members_or_none(table):
+    relative = [("age", "difference", ["partner"])]
+    run = bnp.sample(
+        bnp.NDPMPM(2, 2, relative=relative), table, key=jax.random.key(0), num_chains=1,
+        num_warmup=1, num_samples=2, parameters_every=1,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="^relative: the risk of households is not known if"):
+        bnp.household_risk(run, 1000)
+    labels = bnp.NDPMPM(relative=relative).levels_of_axes(table, None)["member_variable_level"]
+    assert labels["age"][:2] == ("0 or head's difference 0", "1 or head's difference 1")
+    assert "margin age, level or code 1" in bnp.level_margins(run).names
 
 
 def test_an_unknown_relationship(table):
@@ -231,15 +250,18 @@ def test_relative_ages_keep_the_correlation_of_couples(rng):
     assert np.corrcoef(ages.T)[0, 1] > 0.95
 
 
-@pytest.mark.long
-def test_synthetic_and_completed_households_keep_the_rules(rng, rules):
+@pytest.mark.parametrize(
+    "relative",
+    [[("age", None, ["partner"]), "race"], pytest.param(["age", "race"], marks=pytest.mark.long)],
+)
+def test_synthetic_and_completed_households_keep_the_rules(rng, rules, relative):
     full = frame(rng)
     table = bnp.Households.from_frame(full, "hid", ["home"], levels=levels(), head=HEAD)
     holes = full[full["hid"].isin(table.ids[rules.check(table)])].copy()
     gone = (holes["role"] != "head") & (rng.random(len(holes)) < 0.5)
     holes.loc[gone, "age"] = None
     table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
-    model = bnp.NDPMPM(3, 3, relative=["age", "race"])
+    model = bnp.NDPMPM(3, 3, relative=relative)
     run = bnp.sample(
         model, table, key=jax.random.key(0), conditions=rules, num_chains=1, num_warmup=5,
         num_samples=20,
