@@ -274,7 +274,12 @@ def test_posterior_of_relative_ages(relative):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", RELATIVE_FAULTS)
+@pytest.mark.parametrize(
+    ("relative", "fault"),
+    [("all members", fault) for fault in RELATIVE_FAULTS]
+    + [("others, not guests", "prior of ones")],
+    indirect=["relative"],
+)
 def test_posterior_of_relative_ages_rejects(relative, fault):
     z = relative.scores(jax.random.key(6), fault, num_sweeps=750)
     assert np.abs(z).max() > Z_LIMIT, z
