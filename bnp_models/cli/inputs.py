@@ -29,6 +29,10 @@ from bnp_models.models.nested.relative import relative_to_heads
 CELL_OPTIONS = ("cells", "hyperparameters")
 
 # Options of the models of persons within households.
+PRIOR_POSSIBLE, LEAST_PER_POSSIBLE = 60, 20
+"""Default of --prior-possible for files with values relative to the head's, and the least number of
+households for each of these (experiments/synthesis/member_classes)."""
+
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "roles", "head")
 
 MODEL_OPTIONS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.options))
@@ -79,6 +83,7 @@ def checked_input(command: Sampling) -> Inputs:
         model = changes.grouped(model)
         if isinstance(table, Households):
             model = _relative_to_heads(command, model, table)
+            model = _prior_of_possible(command, model, table)
         model.check(table)
     return Inputs(model, table, conditions, changes, chains)
 
@@ -99,6 +104,20 @@ def _relative_to_heads(command: Sampling, model: Any, table: Households) -> Any:
     elif asked is None:
         tell_of_relative(command.data, table, model.relative)
     return model
+
+
+def _prior_of_possible(command: Sampling, model: Any, table: Households) -> Any:
+    """The model, with the prior of P(possible) that makes chains under rules agree sooner.
+
+    It is for files whose spouses have values relative to the head's: without these, it makes
+    couples rarer.
+    """
+    given = command.fit.households
+    sought = given.relative in (None, "auto") and isinstance(command, Synthesize | Impute)
+    if given.rules is None or given.prior_possible is not None or not (sought and model.relative):
+        return model
+    number = min(PRIOR_POSSIBLE, table.n // LEAST_PER_POSSIBLE)
+    return dataclasses.replace(model, prior_possible=number)
 
 
 def _beside(command: Sampling) -> dict[str, str]:

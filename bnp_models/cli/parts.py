@@ -245,7 +245,9 @@ class HouseholdFit(HouseholdColumns):
         "with --rules: multiply the prior by P(possible) to the power C, as if C households drawn "
         "without rules had been possible; fewer impossible households are simulated, and chains "
         "agree sooner, but husbands, wives and others of whom a household has one at most become "
-        "rarer (default: 0, as in the paper)")  # fmt: skip
+        "rarer if their values are not relative to the head's (default: 60, at most a twentieth of "
+        "the households, where --relative auto chose such values, otherwise 0, as in the paper)"
+    )  # fmt: skip
     sizes: str | None = option(choices=("random", "given"), help=
         "random: the sizes of households are part of the model; given: they are fixed by the "
         "design of the sample (default: random)")  # fmt: skip

@@ -206,7 +206,7 @@ def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict
     model, prior = inputs.model, {}
     if isinstance(model, LevelPriorOptions):
         prior = {"level_prior": document_of_prior(model)}
-    from_model = {"components", "member_components", "member_classes", "relative"}
+    from_model = {"components", "member_components", "member_classes", "relative", "prior_possible"}
     settled = from_model.intersection(MODELS[fit.chosen_model].options)
     roles, weights = fit.households.roles, command.data.weights
     return {

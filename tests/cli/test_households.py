@@ -191,6 +191,15 @@ def test_values_relative_to_the_head_are_chosen_from_the_sample(folder, tmp_path
         assert model.relative == chosen
         assert settings["relative"] == json.loads(json.dumps(chosen))
     assert "couples are less alike" not in caplog.text
+    # Under rules with a prior of P(possible), by default if values are relative to the head's.
+    rules = ["--rules", "census-relationships"]
+    for words, number in (
+        ([], 0), (rules, 5), ([*rules, "--relative", "none"], 0),
+        ([*rules, "--prior-possible", "0"], 0), ([*rules, "--prior-possible", "7"], 7),
+    ):  # fmt: skip
+        model, settings = checked("synthesize", file, *words)
+        assert model.prior_possible == settings["prior_possible"] == number
+    assert checked("risk", file, "--population-size", "1000", *rules)[0].prior_possible == 0
     assert checked("impute", file)[0].relative == chosen
     groups = tmp_path / "ages.csv"
     ages = [*range(80)]
