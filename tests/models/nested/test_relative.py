@@ -103,7 +103,10 @@ def test_relationships_in_which_members_are_like_their_heads(rng):
     for other, head in ((shuffled, HEAD), (persons, None)):
         table = bnp.Households.from_frame(other, "hid", ["home"], head=head)
         assert bnp.models.relative_to_heads(table) == ()
-    # A missing relationship.
+    # A missing age of a head who lives alone, and a missing relationship.
+    alone = persons[persons["role"] == "head"].tail(1).assign(hid=-1, age=None)
+    table = bnp.Households.from_frame(pd.concat([persons, alone]), "hid", ["home"], head=HEAD)
+    assert bnp.models.relative_to_heads(table) == found[1:]
     persons.loc[persons.index[persons["role"] != "head"][0], "role"] = None
     table = bnp.Households.from_frame(persons, "hid", ["home"], head=HEAD)
     assert bnp.models.relative_to_heads(table) == ()
