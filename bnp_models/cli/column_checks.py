@@ -118,15 +118,13 @@ def tell_of_households(data: Data, table: Records) -> list[str]:
     return [f"{said} use bnp-models risk with {asked}"]
 
 
-def tell_of_relative(
-    data: Data, table: Households, relative: tuple, was_sought: bool = False
-) -> None:
+def tell_of_relative(data: Data, table: Households, was_sought: bool = False) -> None:
     """Say that no values are modelled relative to the head's, although the head is known.
 
     `was_sought` says that variables were sought for which members are like their heads.
     """
     head = table.schema.head
-    if head is None or relative or (table.sizes == 1).all():
+    if head is None or (table.sizes == 1).all():
         return
     usual = {name for of in ("sex", "age") for name in USUAL_NAMES[of]}
     names = [name for name in table.schema.head_variables if plain(name) in usual]

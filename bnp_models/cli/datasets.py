@@ -468,7 +468,10 @@ def read_run(folder: Path, inputs: Inputs, settings: dict[str, Any]) -> Run:
 
 
 def _same(recorded: object, value: object) -> bool:
-    """Whether a setting is that of the run, whose file may say more of it."""
+    """Whether a setting is that of the run, whose file may say more of it.
+
+    Earlier versions recorded None for an option that was not given.
+    """
     if isinstance(recorded, dict) and isinstance(value, dict):
         return value.items() <= recorded.items()
-    return bool((None if recorded == [] else recorded) == (None if value == [] else value))
+    return bool(recorded == value or (recorded is None and not value))

@@ -30,8 +30,8 @@ CELL_OPTIONS = ("cells", "hyperparameters")
 
 # Options of the models of persons within households.
 PRIOR_POSSIBLE, LEAST_PER_POSSIBLE = 60, 20
-"""Default of --prior-possible for files with values relative to the head's, and the least number of
-households for each of these (experiments/synthesis/member_classes)."""
+"""Most households that the default of --prior-possible takes for possible, and least number of the
+sample's for each of these (experiments/synthesis/member_classes)."""
 
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "roles", "head")
 
@@ -82,42 +82,40 @@ def checked_input(command: Sampling) -> Inputs:
     with located(data):
         model = changes.grouped(model)
         if isinstance(table, Households):
-            model = _relative_to_heads(command, model, table)
-            model = _prior_of_possible(command, model, table)
+            model = _settled_by_households(command, model, table)
         model.check(table)
     return Inputs(model, table, conditions, changes, chains)
 
 
-def _relative_to_heads(command: Sampling, model: Any, table: Households) -> Any:
-    """The model, with the variables relative to the heads' that are chosen from the sample."""
-    asked = command.fit.households.relative
-    if asked in (None, "auto") and isinstance(command, Synthesize | Impute):
-        # Codes have no groups, and those of equal values no order.
-        unfit = {*dict(model.groups), *command.fit.named_ordered}
-        chosen = tuple(
-            (name, kind, labels)
-            for name, kind, labels in relative_to_heads(table)
-            if name not in unfit or (kind == "difference" and name not in dict(model.groups))
-        )
-        model = dataclasses.replace(model, relative=chosen)
-        tell_of_relative(command.data, table, chosen, was_sought=True)
-    elif asked is None:
-        tell_of_relative(command.data, table, model.relative)
-    return model
+def prior_possible_of(num_households: int) -> int:
+    """Default of --prior-possible for files with values relative to the head's."""
+    return min(PRIOR_POSSIBLE, num_households // LEAST_PER_POSSIBLE)
 
 
-def _prior_of_possible(command: Sampling, model: Any, table: Households) -> Any:
-    """The model, with the prior of P(possible) that makes chains under rules agree sooner.
-
-    It is for files whose spouses have values relative to the head's: without these, it makes
-    couples rarer.
-    """
-    given = command.fit.households
-    sought = given.relative in (None, "auto") and isinstance(command, Synthesize | Impute)
-    if given.rules is None or given.prior_possible is not None or not (sought and model.relative):
+def _settled_by_households(command: Sampling, model: Any, table: Households) -> Any:
+    """The model, with the options that files of households take from the sample by default."""
+    given, named = command.fit.households, command.fit.named_ordered
+    if not isinstance(command, Synthesize | Impute):
+        if given.relative is None:
+            tell_of_relative(command.data, table)
         return model
-    number = min(PRIOR_POSSIBLE, table.n // LEAST_PER_POSSIBLE)
-    return dataclasses.replace(model, prior_possible=number)
+    if given.relative not in (None, "auto"):
+        return model
+    # Codes have no groups, and those of equal values no order.
+    groups = dict(model.groups)
+    chosen = tuple(
+        (name, kind, labels)
+        for name, kind, labels in relative_to_heads(table)
+        if name not in groups and (kind == "difference" or name not in named)
+    )
+    if not chosen:
+        tell_of_relative(command.data, table, was_sought=True)
+        return model
+    model = dataclasses.replace(model, relative=chosen)
+    if given.rules is None or given.prior_possible is not None:
+        return model
+    # Without values relative to the head's, this prior makes couples rarer.
+    return dataclasses.replace(model, prior_possible=prior_possible_of(table.n))
 
 
 def _beside(command: Sampling) -> dict[str, str]:

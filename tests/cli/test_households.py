@@ -1,6 +1,7 @@
 """The command line on persons within households: what it writes and what it refuses."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -225,6 +226,20 @@ def test_values_relative_to_the_head_are_chosen_from_the_sample(folder, tmp_path
     caplog.clear()
     assert checked("synthesize", folder / "sample.csv")[0].relative == ()
     assert "none was found in which members are like their heads" in caplog.text
+
+
+def test_files_from_an_earlier_run_that_recorded_no_defaults(done, folder, tmp_path):
+    """None stands for what was not given."""
+    run = tmp_path / "run"
+    shutil.copytree(done, run)
+    settings = json.loads((run / "run.json").read_text())
+    assert settings["relative"] == [] and settings["prior_possible"] == 0
+    again = ["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--rules",
+             str(folder / "rules.py"), *SHORT, "--from", str(run), "--quiet"]  # fmt: skip
+    for recorded, code in ((None, 0), (["age"], 2)):
+        changed = settings | {"relative": recorded, "prior_possible": None}
+        (run / "run.json").write_text(json.dumps(changed))
+        assert main([*again, "--out", str(tmp_path / f"out{code}")]) == code
 
 
 def test_yaml_and_python_files_give_the_same_compiled_rules(folder):

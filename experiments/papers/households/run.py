@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.cli.inputs import LEAST_PER_POSSIBLE, PRIOR_POSSIBLE
+from bnp_models.cli.inputs import prior_possible_of
 from bnp_models.inference.convergence import figures_of
 from bnp_models.rules.census import census_relationships
 
@@ -144,8 +144,8 @@ def synthetic(table, rules, method, key):
     else:
         _, under_rules, options = METHODS[method]
         if options.get("relative") == CHOSEN:
-            possible = min(PRIOR_POSSIBLE, table.n // LEAST_PER_POSSIBLE)
             relative = bnp.models.relative_to_heads(table)
+            possible = prior_possible_of(table.n)
             options = options | {"relative": relative, "prior_possible": possible}
         elif "relative" in options:
             known = table.schema.member_variables
