@@ -1,70 +1,63 @@
-"""The Dirichlet-multinomial model that Polettini & Stander suggest as an extension, by MCMC.
+"""The Dirichlet-multinomial model that Polettini & Stander suggest as an extension.
 
     pi ~ Dirichlet(alpha, .., alpha),   F | pi ~ Multinomial(N, pi)
     p_k ~ Beta(a phat_k, a (1 - phat_k)),   f_k | F_k, p_k ~ Binomial(F_k, p_k)
     log alpha ~ N(log 0.3, 1.5),   log a ~ N(log 80, 1.5)
 
-Given p, the counts of sampled and of unsampled persons in all cells are jointly multinomial. Unlike
-in Models I and II, the counts add up to the size of the population, so that cells are not
-independent; alpha and a are sampled with the counts. pi and p are integrated out, and F is updated
-by transfers of persons between pairs of cells. phat of an empty cell is that of its stratum.
+Unlike in Models I and II, the population counts F add up to N, so that cells are not independent.
+Given this total, the counts are distributed as those of independent cells of Model II with gamma =
+1 and any N / lambda = x, since the factor x^F is the same for all F of this total. With x such that
+the expected total is N, the probability of the total follows from a saddlepoint approximation, and
+single cells are nearly independent of it. Both have a relative error of the order of 1 / K. The
+posterior of alpha and a, with F summed out, is evaluated on a grid, from which draws are
+independent. phat of an empty cell is that of its stratum.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln, gammaln
+from jax import lax
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
-from bnp_models.kernels.cells.transfers import transfer_units
+from bnp_models.kernels.cells.thinning import draw_counts, log_marginal, tabulate
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.numerics.platforms import double_precision
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.cells.full_bayes import PRIORS
-from bnp_models.models.cells.polettini_stander import LARGEST_PHAT
+from bnp_models.models.cells.polettini_stander import (
+    NODES,
+    LikelihoodData,
+    PolettiniStander,
+    beta_parameters,
+    likelihood_data,
+)
 from bnp_models.models.options import typed_key
 
+_NEWTON_STEPS, _TOLERANCE = 12, 1e-9
 
-class CountsState(NamedTuple):
-    """State of a chain."""
-
-    F: Int[Array, " cells"]
-    """Population counts."""
-    alpha: Float[Array, ""]
-    """Concentration of the cell probabilities."""
-    a: Float[Array, ""]
-    """Concentration of the sampling fractions."""
-
-
-class CountsData(NamedTuple):
-    """Cells in the form that the sampler uses."""
-
-    f: Int[Array, " cells"]
-    """Sample counts, of all K cells."""
-    phat: Float[Array, " cells"]
-    """Estimated sampling fractions, below 1."""
+# Points of the grid in each direction; how often it is made finer; prior standard deviations that
+# it reaches at first; and how far below its maximum the log density is still kept.
+_POINTS, _REFINEMENTS, _FARTHEST, _DROP = 25, 4, 5.0, 14.0
 
 
 @dataclass(frozen=True, eq=False)
 @displayed
 class CountsRun:
-    """Chains of population counts.
+    """Draws of the hyperparameters, and the risks of the cells.
 
     Examples
     --------
-    >>> chains = bnp.models.sample_population_counts(
-    ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
+    >>> run = bnp.models.sample_population_counts(
+    ...     cells, key=jax.random.key(0), num_chains=2, num_samples=10
     ... )
-    >>> chains.draws["tau1"].shape
+    >>> run.draws["tau1"].shape
     (2, 10)
     """
 
@@ -75,216 +68,227 @@ class CountsRun:
     draws: dict[str, np.ndarray]
     """Draws (chains, draws) of alpha, a, tau1 (the number of sample uniques that are unique in the
     population) and tau2 (the sum of 1 / F over sample uniques)."""
-    accepted: float
-    """Share of the proposed transfers that were accepted."""
 
     def _shown(self) -> Shown:
         """Title, figures and rows for the display as text or in a notebook."""
         lines = {name: spread(values) for name, values in self.draws.items()}
-        title = f"CountsRun: {counted(len(self.risk), 'cell')}"
-        return Shown(title, {**lines, "accepted": f"{self.accepted:.0%} of the transfers"})
+        return Shown(f"CountsRun: {counted(len(self.risk), 'cell')}", lines)
 
 
 def sample_population_counts(
-    cells: WeightedCells,
-    *,
-    key: jax.Array,
-    num_chains: int = 4,
-    num_warmup: int = 2000,
-    num_samples: int = 500,
-    thin: int = 4,
+    cells: WeightedCells, *, key: jax.Array, num_chains: int = 4, num_samples: int = 250
 ) -> CountsRun:
-    """Sample the population counts F, with alpha and a.
+    """Draw alpha and a from their posterior, and the population counts F given these.
 
     Parameters
     ----------
     cells
-        Cells with weights, from `weighted_cells`; all K must fit in memory.
+        Cells with weights, from `weighted_cells`.
     key
         Used once.
-    num_chains, num_warmup
-        Number of chains; and of sweeps before the first draw.
-    num_samples, thin
-        Draws of each chain, one every `thin` sweeps.
+    num_chains, num_samples
+        Number of chains, and of draws of each. All draws are independent.
+
+    Raises
+    ------
+    ValueError
+        If the weights do not add up to about the population size, or if the sample is the
+        population.
 
     Examples
     --------
-    >>> chains = bnp.models.sample_population_counts(
-    ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
+    >>> run = bnp.models.sample_population_counts(
+    ...     cells, key=jax.random.key(0), num_chains=2, num_samples=10
     ... )
-    >>> chains.risk.shape == cells.f.shape
+    >>> run.risk.shape == cells.f.shape
     True
     """
     call = "sample_population_counts(cells, key=...)"
     check_kind(WeightedCells, call, cells=cells)
     key = typed_key(key)
-    num_empty = cells.num_cells - len(cells.f)
+    if wrong := cells.warnings():
+        raise ValueError(wrong[0])
+    if cells.f.sum() == cells.population_size:
+        raise ValueError("every person of the population is in the sample, so that F is f")
+    shape, (f, phat, _, pair) = (num_chains, num_samples), cells.distinct
     with double_precision():
-        f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))
-        phat = np.concatenate([cells.phat, phat_of_empty(cells)])
-        data = CountsData(f, jnp.asarray(np.minimum(phat, LARGEST_PHAT)))
-        key_start, key_chains = Keys(jax.random.wrap_key_data(jax.random.key_data(key)), 2)
-        chains = []
-        for chain in range(num_chains):
-            key_chain = jax.random.fold_in(key_start, chain)
-            state = initial_counts(key_chain, data, cells.population_size, cells.weight)
-            key_chain = jax.random.fold_in(key_chains, chain)
-            sizes = len(cells.f), num_warmup, num_samples, thin
-            chains.append(_run_chain(key_chain, state, data, *sizes))
-        chains = jax.tree.map(lambda *parts: np.stack([np.asarray(p) for p in parts]), *chains)
-    risk, p_unique, draws, accepted = chains
-    return CountsRun(risk.mean(axis=0), p_unique.mean(axis=0), draws, float(accepted.mean()))
-
-
-def phat_of_empty(cells: WeightedCells) -> np.ndarray:
-    """Sampling fractions of the K - D empty cells, in any order: these cells have no other data."""
-    phat, number = cells.empty
-    return np.repeat(phat, np.diff(np.rint(np.cumsum(number)).astype(int), prepend=0))
-
-
-def initial_counts(
-    key: Key[Array, ""], data: CountsData, population_size: int, weight: np.ndarray
-) -> CountsState:
-    """Draw initial counts: part of the population by the weights of the cells, the rest evenly."""
-    f = np.asarray(data.f)
-    share = float(jax.random.uniform(key, minval=0.5, maxval=1.0))
-    total = np.zeros(len(f))
-    total[: len(weight)] = share * weight
-    F = f + np.floor((population_size - f.sum()) * total / max(total.sum(), 1) * share).astype(int)
-    rest = int(population_size - F.sum())
-    F += rest // len(F)
-    F[: rest % len(F)] += 1
-    alpha, concentration = (math.exp(centre) for centre, _ in PRIORS.values())
-    return CountsState(jnp.asarray(F), jnp.asarray(alpha), jnp.asarray(concentration))
-
-
-@partial(jax.jit, static_argnums=(3, 4, 5, 6))
-def _run_chain(
-    key: Key[Array, ""],
-    state: CountsState,
-    data: CountsData,
-    num_seen: int,
-    num_warmup: int,
-    num_samples: int,
-    thin: int,
-) -> tuple[Float[Array, " D"], Float[Array, " D"], dict[str, Array], Float[Array, ""]]:
-    """Run one chain; return fields of `CountsRun` for the first `num_seen` cells."""
-    key_warmup, key_draws = Keys(key, 2)
-
-    def sweep(t, state, key):
-        return sweep_counts(jax.random.fold_in(key, t), state, data)
-
-    state = jax.lax.fori_loop(
-        0, num_warmup, lambda t, state: sweep(t, state, key_warmup)[0], state
-    )  # fmt: skip
-    unique = data.f[:num_seen] == 1
-
-    def draw(carry, i):
-        state, risk, p_unique, accepted = carry
-
-        def one(t, inner):
-            state, accepted = inner
-            state, share = sweep(i * thin + t, state, key_draws)
-            return state, accepted + share / (thin * num_samples)
-
-        state, accepted = jax.lax.fori_loop(0, thin, one, (state, accepted))
-        reciprocal = 1 / state.F[:num_seen]
-        alone = (state.F[:num_seen] == 1) * 1.0
-        kept = {
-            "alpha": state.alpha, "a": state.a, "tau1": jnp.sum(alone * unique),
-            "tau2": jnp.sum(reciprocal * unique),
-        }  # fmt: skip
-        risk, p_unique = risk + reciprocal / num_samples, p_unique + alone / num_samples
-        return (state, risk, p_unique, accepted), kept
-
-    zero = jnp.zeros(num_seen)
-    carry = state, zero, zero, jnp.zeros(())
-    (_, risk, p_unique, accepted), draws = jax.lax.scan(draw, carry, jnp.arange(num_samples))
-    return risk, p_unique, draws, accepted
-
-
-def sweep_counts(
-    key: Key[Array, ""], state: CountsState, data: CountsData
-) -> tuple[CountsState, Float[Array, ""]]:
-    """Draw population counts, then alpha, then a; return also the share of accepted transfers."""
-    key_counts, key_alpha, key_a = Keys(key, 3)
-    F, accepted = update_counts(key_counts, state, data)
-    alpha = update_alpha(key_alpha, state.alpha, F)
-    a = update_concentration(key_a, state.a, F, data)
-    return CountsState(F, alpha, a), accepted
-
-
-@jax.named_scope("update_counts")
-def update_counts(
-    key: Key[Array, ""], state: CountsState, data: CountsData
-) -> tuple[Int[Array, " cells"], Float[Array, ""]]:
-    """Draw F given alpha and a, with pi and p integrated out.
-
-    For each cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!).
-    The target of Models I and II is the same, except that their total is not fixed.
-    """
-
-    def log_ratio(cell, count, change):
-        unseen, phat = count - data.f[cell], data.phat[cell]
-        possible = unseen + change >= 0
-        by = jnp.where(possible, change, 0).astype(phat.dtype)
-        b = state.a * (1 - phat)
-        value = (
-            log_gamma_ratio(state.alpha + count, by) - log_gamma_ratio(state.a + count, by)
-            + log_gamma_ratio(b + unseen, by) - log_gamma_ratio(1.0 + unseen, by)
+        key_grid, key_counts = Keys(jax.random.wrap_key_data(jax.random.key_data(key)), 2)
+        data = likelihood_data(PolettiniStander(variant=2), cells)
+        draws = _draw_parameters(key_grid, data, cells.population_size, num_chains * num_samples)
+        risk, p_unique, tau1, tau2 = _draw_taus(
+            key_array(key_counts, num_chains * num_samples), draws, jnp.asarray(f),
+            jnp.asarray(phat), jnp.asarray(pair[cells.f == 1]),
         )  # fmt: skip
-        return jnp.where(possible, value, -jnp.inf)
-
-    return transfer_units(key, state.F, log_ratio)
-
-
-@jax.named_scope("update_alpha")
-def update_alpha(
-    key: Key[Array, ""], alpha: Float[Array, ""], F: Int[Array, " cells"]
-) -> Float[Array, ""]:
-    """Draw alpha given F, by a random walk."""
-    total = jnp.sum(F)
-
-    def log_target(alpha):
-        whole = gammaln(F.size * alpha) - gammaln(F.size * alpha + total)
-        return whole + jnp.sum(log_gamma_ratio(alpha, F.astype(alpha.dtype)))
-
-    return _walk(key, alpha, log_target, *PRIORS["alpha"])
+    draws = {name: draws[name] for name in ("alpha", "a")} | {"tau1": tau1, "tau2": tau2}
+    draws = {name: np.asarray(values).reshape(shape) for name, values in draws.items()}
+    return CountsRun(np.asarray(risk)[pair], np.asarray(p_unique)[pair], draws)
 
 
-@jax.named_scope("update_concentration")
-def update_concentration(
-    key: Key[Array, ""], a: Float[Array, ""], F: Int[Array, " cells"], data: CountsData
-) -> Float[Array, ""]:
-    """Draw a given F and f, by a random walk."""
-    unseen = F - data.f
+def _draw_parameters(
+    key: Key[Array, ""], data: LikelihoodData, population_size: int, number: int
+) -> dict[str, Float[Array, " draws"]]:
+    """Draw alpha and a, and log x at them.
 
-    def log_target(a):
-        first, second = a * data.phat, a * (1 - data.phat)
-        return jnp.sum(betaln(first + data.f, second + unseen) - betaln(first, second))
-
-    return _walk(key, a, log_target, *PRIORS["concentration"])
-
-
-def _walk(
-    key: Key[Array, ""],
-    value: Float[Array, ""],
-    log_target: Callable[[Float[Array, ""]], Float[Array, ""]],
-    centre: float,
-    sd: float,
-    num_scales: int = 8,
-) -> Float[Array, ""]:
-    """Metropolis random walk of a positive number on the log scale, with steps of random size.
-
-    The log target density is `log_target` plus that of a log-normal prior about exp(centre).
+    The density is constant in each cell of a grid, which is made finer where the posterior is.
     """
-    key_scale, key_step, key_accept = Keys(key, 3)
-    scale = 2.0 ** -jax.random.randint(key_scale, (), 0, num_scales).astype(value.dtype)
-    now = jnp.log(value)
-    then = now + scale * jax.random.normal(key_step, dtype=value.dtype)
+    key_cell, key_within = Keys(key, 2)
+    total = jnp.asarray(population_size, float)
+    evaluate = jax.jit(jax.vmap(partial(_log_posterior, data=data, total=total)))
+    low, high = np.full(2, -_FARTHEST), np.full(2, _FARTHEST)
+    for _ in range(_REFINEMENTS):
+        step = (high - low) / (_POINTS - 1)
+        z = low + step * np.indices((_POINTS, _POINTS)).reshape(2, -1).T
+        log_p = np.asarray(evaluate(jnp.asarray(z)))
+        near = z[log_p > log_p.max() - _DROP]
+        low, high = near.min(axis=0) - step, near.max(axis=0) + step
+    cell = jax.random.categorical(key_cell, jnp.asarray(log_p), shape=(number,))
+    drawn = jnp.asarray(z)[cell] + step * jax.random.uniform(
+        key_within, (number, 2), minval=-0.5, maxval=0.5
+    )
+    values = jax.vmap(_parameters)(drawn)
+    log_x = jax.jit(jax.vmap(partial(solve_total, data=data, total=total)))(values)
+    return values | {"log_x": log_x}
 
-    def log_density(position):
-        return log_target(jnp.exp(position)) - ((position - centre) / sd) ** 2 / 2
 
-    log_uniform = jnp.log(jax.random.uniform(key_accept, dtype=value.dtype, minval=1e-300))
-    return jnp.exp(jnp.where(log_uniform < log_density(then) - log_density(now), then, now))
+def _parameters(z: Float[Array, " 2"]) -> dict[str, Float[Array, ""]]:
+    """alpha and a of their logarithms, standardised by the prior."""
+    logs = (centre + sd * z[i] for i, (centre, sd) in enumerate(PRIORS.values()))
+    return dict(zip(("alpha", "a"), map(jnp.exp, logs), strict=True))
+
+
+def _log_posterior(
+    z: Float[Array, " 2"], data: LikelihoodData, total: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Log density of the standardised logarithms of alpha and a, up to a constant."""
+    values = _parameters(z)
+    log_x = solve_total(values, data, total)
+    return log_likelihood_given_total(values, data, total, log_x) - jnp.sum(z**2) / 2
+
+
+@jax.named_scope("solve_total")
+def solve_total(
+    values: dict[str, Float[Array, ""]], data: LikelihoodData, total: Float[Array, ""]
+) -> Float[Array, ""]:
+    """log x at which the expectation of the sum of F given the sample is the total."""
+    log_unseen = jnp.log(total - jnp.sum(data.number * data.f))
+
+    def step(carry):
+        t, log_x, _ = carry
+        mean, variance = _unseen(log_x, values, data)
+        slope = variance / (1 + jnp.exp(log_x)) / mean
+        by = jnp.clip((jnp.log(mean) - log_unseen) / slope, -2, 2)
+        return t + 1, log_x - by, jnp.abs(by)
+
+    start = jnp.log(data.size) - jnp.log(values["alpha"])
+    return lax.while_loop(
+        lambda carry: (carry[0] < _NEWTON_STEPS) & (carry[2] > _TOLERANCE),
+        step,
+        (0, start, jnp.full_like(start, jnp.inf)),
+    )[1]
+
+
+@jax.named_scope("log_likelihood_given_total")
+def log_likelihood_given_total(
+    values: dict[str, Float[Array, ""]],
+    data: LikelihoodData,
+    total: Float[Array, ""],
+    log_x: Float[Array, ""],
+) -> Float[Array, ""]:
+    """log P(f | N, alpha, a), with F summed out.
+
+    Parameters
+    ----------
+    values
+        alpha and a.
+    data
+        Distinct cells, from `likelihood_data`.
+    total
+        N.
+    log_x
+        Result of `solve_total`.
+
+    Returns
+    -------
+    log_likelihood
+        -inf if the counts add up to N with a negligible probability, because no x has this
+        expectation.
+
+    Notes
+    -----
+    P(f | N) = P(f | x) P(sum F = N | f, x) / P(sum F = N | x). The last probability is that of a
+    negative binomial. The one before it is approximated by the saddlepoint method with the Poisson
+    distribution as its base (Daniels 1954, doi:10.1214/aoms/1177728652; Wood, Booth & Butler 1993,
+    doi:10.1080/01621459.1993.10476322), whose ratio of the two standard deviations is 1 if only few
+    persons are not in the sample.
+    """
+    unseen = total - jnp.sum(data.number * data.f)
+    mean, variance = _unseen(log_x, values, data)
+    log_of_total = (
+        unseen * jnp.log(unseen) - unseen - gammaln(unseen + 1)
+        + (jnp.log(unseen) - jnp.log(variance)) / 2
+    )  # fmt: skip
+    shape = values["alpha"] * _num_cells(data)
+    log_before = (
+        log_gamma_ratio(total + 1, shape - 1) - gammaln(shape)
+        - shape * jax.nn.softplus(log_x) - total * jax.nn.softplus(-log_x)
+    )  # fmt: skip
+    value = _log_sample(log_x, values, data) + log_of_total - log_before
+    return jnp.where(jnp.abs(mean / unseen - 1) < 1e-6, value, -jnp.inf)
+
+
+def _num_cells(data: LikelihoodData) -> Float[Array, ""]:
+    """K."""
+    return jnp.sum(data.number) + jnp.sum(data.empty_number)
+
+
+def _log_sample(
+    log_x: Float[Array, ""], values: dict[str, Float[Array, ""]], data: LikelihoodData
+) -> Float[Array, ""]:
+    """log P(f | x), with independent cells."""
+    f = jnp.concatenate([data.f, jnp.zeros_like(data.empty_phat)])
+    phat = jnp.concatenate([data.phat, data.empty_phat])
+    number = jnp.concatenate([data.number, data.empty_number])
+    a, b = beta_parameters(2, values, phat)
+    return jnp.sum(number * log_marginal(f, values["alpha"], a, b, log_x, nodes=NODES))
+
+
+def _unseen(
+    log_x: Float[Array, ""], values: dict[str, Float[Array, ""]], data: LikelihoodData
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and variance, given the sample and x, of the number of persons not in the sample.
+
+    They are the first two derivatives, by log r = log x - log(1 + x), of the logarithm of sum_F
+    P(f, F | x) (1 + x)^alpha, in which r has the power F.
+    """
+    seen = jnp.sum(data.number * data.f)
+    shape = values["alpha"] * _num_cells(data)
+
+    def mean(log_x):
+        slope = jax.grad(_log_sample)(log_x, values, data) + shape * jax.nn.sigmoid(log_x)
+        return slope * (1 + jnp.exp(log_x)) - seen
+
+    value, slope = jax.jvp(mean, (log_x,), (jnp.ones_like(log_x),))
+    return value, slope * (1 + jnp.exp(log_x))
+
+
+@jax.jit
+def _draw_taus(
+    keys: Key[Array, " draws"],
+    values: dict[str, Float[Array, " draws"]],
+    f: Float[Array, " pairs"],
+    phat: Float[Array, " pairs"],
+    uniques: Int[Array, " uniques"],
+) -> tuple[Array, Array, Array, Array]:
+    """Means over draws of E(1 / F | f) and P(F = 1 | f) by pair; tau_1 and tau_2 of each draw."""
+
+    def one(sums, of_draw):
+        key, values = of_draw
+        alpha, log_x = (jnp.full_like(f, values[name]) for name in ("alpha", "log_x"))
+        table = tabulate(f, alpha, *beta_parameters(2, values, phat), log_x)
+        F = draw_counts(key, table, uniques)
+        sums = sums[0] + table.risk / keys.size, sums[1] + table.p_unique / keys.size
+        return sums, (jnp.sum(F == 1, dtype=F.dtype), jnp.sum(1 / F))
+
+    zero = jnp.zeros_like(f)
+    (risk, p_unique), (tau1, tau2) = lax.scan(one, (zero, zero), (keys, values))
+    return risk, p_unique, tau1, tau2

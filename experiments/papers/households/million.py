@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
+from bnp_models.cli.inputs import prior_possible_of
+from bnp_models.models import relative_to_heads
 from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
@@ -22,13 +24,27 @@ HOUSEHOLDS = 1_000_000
 COPIES = 40
 YEARS_YOUNGER = {"Natural born child": 7, "Biological child": 7, "Adopted child": 11,
                  "Stepchild": 9, "Grandchild": 26}  # fmt: skip
+PRINTED = bnp.NDPMPM(20, 10, member_classes="nested")
+
+
+def by_command(table):
+    """The default of `bnp-models synthesize` for these households."""
+    return bnp.NDPMPM(relative=relative_to_heads(table), prior_possible=prior_possible_of(table.n))
+
+
 MODELS = {
-    "Bay Area, head among the members": (bnp.datasets.bay_area_households, False, {}),
-    "Southeast Michigan, ages and races relative to the head's": (
-        bnp.datasets.southeast_michigan_households, True,
-        {"relative": ["age", "race"]},
+    "Bay Area, as printed, head among the members": (
+        bnp.datasets.bay_area_households,
+        False,
+        lambda table: PRINTED,
     ),
-}  # fmt: skip
+    "Southeast Michigan, default of the command": (
+        bnp.datasets.southeast_michigan_households,
+        True,
+        by_command,
+    ),
+    "Bay Area, default of the command": (bnp.datasets.bay_area_households, True, by_command),
+}
 
 
 def broken(frame: pd.DataFrame) -> int:
@@ -69,17 +85,20 @@ def broken(frame: pd.DataFrame) -> int:
 def main() -> None:
     lines = ["| households of | synthetic | persons | seconds | break a rule | break a rule in a "
              "run without rules |", "|---|---|---|---|---|---|"]  # fmt: skip
-    for name, (data, head, options) in MODELS.items():
+    for name, (data, head, model_of) in MODELS.items():
         table = data(distinct=True).households(head=head)
         rules = census_relationships(table)
         table = table.select(rules.check(table))
         big = table.select(np.tile(np.arange(table.n), COPIES))
 
-        def files(conditions, number, table=table, big=big, options=options):
+        given = model_of(table)
+
+        def files(conditions, number, table=table, big=big, given=given):
+            possible = 0 if conditions is None else given.prior_possible
+            model = dataclasses.replace(given, prior_possible=possible)
             run = bnp.sample(
-                bnp.NDPMPM(20, 10, member_classes="nested", **options), table,
-                key=jax.random.key(0), conditions=conditions, num_chains=2, num_warmup=200,
-                num_samples=200,
+                model, table, key=jax.random.key(0), conditions=conditions, num_chains=2,
+                num_warmup=200, num_samples=200,
             )  # fmt: skip
             run = dataclasses.replace(run, table=big)
             number = -(-number // big.n)

@@ -184,9 +184,7 @@ def of_cells() -> dict[str, str]:
         bnp.PolettiniStander(1), cells, key=keys[0], num_chains=1, num_warmup=10, num_samples=5
     )
     found["polettini-stander full Bayes"] = digest(draws.values)
-    counts = bnp.models.sample_population_counts(
-        cells, key=keys[3], num_chains=1, num_warmup=10, num_samples=10
-    )
+    counts = bnp.models.sample_population_counts(cells, key=keys[3], num_chains=1, num_samples=10)
     found["dirichlet-multinomial"] = digest({"risk": counts.risk})
     return found
 

@@ -1,8 +1,6 @@
-"""Population counts with a known total: against enumeration, and in joint-distribution chains."""
+"""Population counts with a known total: against exact sums over all counts, and calibration."""
 
-import itertools
 import zlib
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +9,14 @@ import pandas as pd
 import pytest
 from goodness import P_LIMIT, chi_square_p_value
 from harness import Z_LIMIT, z_scores
-from scipy.special import betaln, gammaln
+from jax.scipy.special import gammaln as gammaln_
+from scipy.special import betaln, gammaln, logsumexp
 
 import bnp_models as bnp
 from bnp_models.kernels.numerics.platforms import double_precision
-from bnp_models.models.cells import dirichlet_multinomial
+from bnp_models.models.cells.dirichlet_multinomial import log_likelihood_given_total, solve_total
 from bnp_models.models.cells.full_bayes import PRIORS
+from bnp_models.models.cells.polettini_stander import LikelihoodData
 
 
 @pytest.fixture
@@ -24,189 +24,199 @@ def key(request):
     return jax.random.key(zlib.crc32(request.node.name.encode()))
 
 
-SEEN = np.array([1, 0, 2])
-PHAT = np.array([0.3, 0.2, 0.5])
-TOTAL, ALPHA, A = 8, 0.4, 3.0
+SEEN, PHAT = np.array([1, 0, 2]), np.array([0.5, 0.3, 0.25])
+# alpha and a.
+VALUES = [(0.4, 3.0), (3.0, 0.5), (1.0, 1000.0), (0.1, 20.0)]
 
 
-def enumerated():
-    """P(F | f, alpha, a) of every F, from the model's own lines: pi and p integrated one by one."""
-    found = {}
-    for F in itertools.product(range(TOTAL + 1), repeat=3):
-        F = np.array(F)
-        if F.sum() != TOTAL or (F < SEEN).any():
-            continue
-        log_p = -gammaln(F + 1).sum() + gammaln(ALPHA + F).sum()
-        log_p += (gammaln(F + 1) - gammaln(F - SEEN + 1)).sum()
-        log_p += betaln(A * PHAT + SEEN, A * (1 - PHAT) + F - SEEN).sum()
-        found[tuple(F)] = np.exp(log_p)
-    total = sum(found.values())
-    return {F: p / total for F, p in found.items()}
+def log_terms(f, phat, alpha, a, total):
+    """log of the term of each F = 0, .., N of a cell, pi and p integrated out."""
+    F = np.arange(f, total + 1)
+    log_p = gammaln(alpha + F) - gammaln(alpha) - gammaln(f + 1) - gammaln(F - f + 1)
+    log_p += betaln(a * phat + f, a * (1 - phat) + F - f) - betaln(a * phat, a * (1 - phat))
+    return np.append(np.full(f, -np.inf), log_p)
 
 
-def counts_of_states(key, update, num_chains=5_000, num_sweeps=700):
-    """How often each F is the last state of independent chains."""
-    data = dirichlet_multinomial.CountsData(jnp.asarray(SEEN), jnp.asarray(PHAT))
-    start = jnp.asarray([1, TOTAL - 3, 2])
-
-    def one(key):
-        def body(t, F):
-            state = dirichlet_multinomial.CountsState(F, jnp.asarray(ALPHA), jnp.asarray(A))
-            return update(jax.random.fold_in(key, t), state, data)[0]
-
-        return jax.lax.fori_loop(0, num_sweeps, body, start)
-
-    states = jax.jit(jax.vmap(one))(jax.random.split(key, num_chains))
-    states, number = np.unique(np.asarray(states), axis=0, return_counts=True)
-    return dict(zip(map(tuple, states.tolist()), number, strict=True))
+def log_of_sums(parts, total):
+    """log of the sum of products over all terms whose indices add up to 0, .., N."""
+    product, scale = np.eye(1, total + 1)[0], 0.0
+    for part in parts:
+        product = np.convolve(product, np.exp(part - part.max()))[: total + 1]
+        scale += part.max() + np.log(product.max())
+        product /= product.max()
+    with np.errstate(divide="ignore"):
+        return np.log(product) + scale
 
 
-def fit(found):
-    exact = enumerated()
-    assert set(found) <= set(exact)
-    return chi_square_p_value([found.get(F, 0) for F in exact], list(exact.values()))
+def exact_log_likelihood(cells, total, alpha, a):
+    """log P(f | N, alpha, a) by a sum over all F."""
+    parts = [log_terms(f, phat, alpha, a, total) for f, phat in cells]
+    shape = len(cells) * alpha
+    rest = gammaln(total + 1) + gammaln(shape) - gammaln(shape + total)
+    return log_of_sums(parts, total)[total] + rest
 
 
-def test_counts_against_enumeration(key):
+def grouped(times, total):
+    """The cells as the likelihood has them: each of three kinds so many times."""
+    number = np.full(1, float(times))
+    arrays = SEEN[[0, 2]] * 1.0, PHAT[[0, 2]], np.repeat(number, 2), PHAT[[1]], number
+    return LikelihoodData(*map(jnp.asarray, (*arrays, total / (3 * times))))
+
+
+@pytest.mark.parametrize(("times", "total"), [(10, 100), (10, 31), (40, 400)])
+def test_likelihood_is_the_sum_over_all_counts(times, total):
+    """It is nearly so; parameters on which all hangs differ by several units."""
+    cells = list(zip(SEEN, PHAT, strict=True)) * times
     with double_precision():
-        assert fit(counts_of_states(key, dirichlet_multinomial.update_counts)) > P_LIMIT
+        data = grouped(times, total)
+        for alpha, a in VALUES:
+            values = {"alpha": jnp.asarray(alpha), "a": jnp.asarray(a)}
+            log_x = solve_total(values, data, jnp.asarray(float(total)))
+            found = log_likelihood_given_total(values, data, jnp.asarray(float(total)), log_x)
+            exact = exact_log_likelihood(cells, total, alpha, a)
+            assert abs(found - exact) < 0.02, (alpha, a, float(found), exact)
 
 
-@pytest.mark.long
-def test_a_wrong_beta_is_seen(key):
-    """A concentration three times as large."""
-
-    def planted(key, state, data):
-        return dirichlet_multinomial.update_counts(key, state._replace(a=state.a * 3), data)
-
+def test_a_total_out_of_reach_has_no_likelihood():
+    """With these sampling fractions three cells cannot be expected to hold a million persons."""
     with double_precision():
-        assert fit(counts_of_states(key, planted)) < P_LIMIT
+        data, total = grouped(1, 1_000_000), jnp.asarray(1e6)
+        values = {"alpha": jnp.asarray(0.1), "a": jnp.asarray(20.0)}
+        log_x = solve_total(values, data, total)
+        assert log_likelihood_given_total(values, data, total, log_x) == -jnp.inf
 
 
-# Ten times the same cells, so that the parameters are not those of the prior.
-COUNTS = np.tile([3, 1, 4], 10)
-MANY = dirichlet_multinomial.CountsData(*(jnp.asarray(np.tile(x, 10)) for x in (SEEN, PHAT)))
+def weighted(times):
+    """A sample with 2 `times` non-empty cells of 3 `times`, whose weights add up to N."""
+    of_cell = np.concatenate([np.arange(times), np.repeat(np.arange(times, 2 * times), 2)])
+    frame = pd.DataFrame({"cell": of_cell.astype(str)})
+    f = np.where(of_cell < times, SEEN[0], SEEN[2])
+    weights = 1 / np.where(f == SEEN[0], PHAT[0], PHAT[2])
+    total = round(weights.sum())
+    table = bnp.Microdata.from_frame(frame)
+    return bnp.weighted_cells(table, total, weights, num_cells=3 * times)
 
 
-def log_counts(alpha):
-    """log P(F | alpha), up to a constant, for a column of values."""
-    size = alpha * COUNTS.size
-    each = gammaln(alpha + COUNTS) - gammaln(alpha)
-    return gammaln(size) - gammaln(size + COUNTS.sum()) + each.sum(axis=1, keepdims=True)
+def exact_posterior(cells, num=41):
+    """Grid of log alpha and log a, their posterior, and P(F = 1) and E(1 / F) of a sample unique.
 
-
-def log_sample(a):
-    """log P(f | F, a), up to a constant, for a column of values."""
-    f, phat = np.asarray(MANY.f), np.asarray(MANY.phat)
-    first, second = a * phat, a * (1 - phat)
-    each = betaln(first + f, second + COUNTS - f) - betaln(first, second)
-    return each.sum(axis=1, keepdims=True)
-
-
-CONDITIONALS = {
-    "alpha": (log_counts, lambda key, x: dirichlet_multinomial.update_alpha(key, x, COUNTS)),
-    "concentration": (
-        log_sample,
-        lambda key, x: dirichlet_multinomial.update_concentration(key, x, COUNTS, MANY),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CONDITIONALS)
-def test_parameters_given_counts_against_quadrature(name, key):
-    """Means of the logarithm and of its square, over independent chains of one conditional."""
-    (log_likelihood, update), (centre, sd) = CONDITIONALS[name], PRIORS[name]
-    z = np.linspace(-6, 6, 4001)[:, None]
-    x = centre + sd * z
-    log_p = log_likelihood(np.exp(x)) - z**2 / 2
-    p = np.exp(log_p - log_p.max())
-    exact = (p * np.hstack([x, x**2])).sum(axis=0) / p.sum()
-
-    def one(key):
-        start = jnp.exp(jnp.asarray(centre, float))
-        return jax.lax.fori_loop(0, 100, lambda t, x: update(jax.random.fold_in(key, t), x), start)
-
-    with double_precision():
-        ends = np.log(jax.jit(jax.vmap(one))(jax.random.split(key, 2_000)))
-    z = z_scores(np.column_stack([ends, ends**2]), exact)
-    assert np.abs(z).max() < Z_LIMIT, z
-
-
-@partial(jax.jit, static_argnames=("num_chains", "num_sweeps", "cells", "total"))
-def joint_chains(key, wrong, num_chains=200, num_sweeps=250, cells=4, total=12):
-    """Means over chains that alternate sampling of f given F with a sweep (Geweke 2004).
-
-    A `wrong` sweep updates alpha as if the counts were negative binomial, without their total.
+    Everything by sums over all F.
     """
-    phat = jnp.asarray([0.1, 0.3, 0.5, 0.2])
-
-    def observe(key, F, a):
-        key_p, key_f = jax.random.split(key)
-        p = jax.random.beta(key_p, a * phat, a * (1 - phat))
-        return jax.random.binomial(key_f, F, p).astype(F.dtype)
-
-    def one(key):
-        key_prior, key_pi, key_f, key_steps = jax.random.split(key, 4)
-        z = jax.random.normal(key_prior, (2,))
-        alpha, a = (
-            jnp.exp(centre + sd * z[i]) for i, (centre, sd) in enumerate(PRIORS.values())
-        )  # fmt: skip
-        pi = jax.random.dirichlet(key_pi, jnp.full(cells, alpha))
-        chosen = jax.random.choice(key_f, cells, (total,), p=pi)
-        F = jnp.zeros(cells, int).at[chosen].add(1)
-
-        def body(t, carry):
-            state, sums = carry
-            key_data, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
-            data = dirichlet_multinomial.CountsData(observe(key_data, state.F, state.a), phat)
-            state, _ = dirichlet_multinomial.sweep_counts(key_sweep, state, data)
-            other = dirichlet_multinomial.update_alpha(
-                jax.random.fold_in(key_sweep, 7), state.alpha, state.F.at[0].add(1)
-            )
-            state = state._replace(alpha=jnp.where(wrong, other, state.alpha))
-            now = jnp.stack([
-                jnp.log(state.alpha), jnp.log(state.alpha) ** 2, jnp.log(state.a), state.F[0] * 1.0
-            ])  # fmt: skip
-            return state, sums + now
-
-        start = dirichlet_multinomial.CountsState(F, alpha, a), jnp.zeros(4)
-        return jax.lax.fori_loop(0, num_sweeps, body, start)[1] / num_sweeps
-
-    return jax.vmap(one)(jax.random.split(key, num_chains))
+    total = cells.population_size
+    phat, _ = cells.empty
+    each = [*zip(cells.f.astype(int), cells.phat, strict=True)]
+    each += [(0, phat[0])] * (cells.num_cells - len(each))
+    one = next(i for i, (f, _) in enumerate(each) if f == 1)
+    z = np.linspace(-4, 4, num)
+    grid, log_p, risks = [], [], []
+    for z_alpha in z:
+        for z_a in z:
+            logs = np.array([c + sd * x for (c, sd), x in zip(PRIORS.values(), (z_alpha, z_a),
+                                                             strict=True)])  # fmt: skip
+            alpha, a = np.exp(logs)
+            # Cells of a kind have the same term.
+            kinds = {cell: log_terms(*cell, alpha, a, total) for cell in set(each)}
+            others = [kinds[cell] for i, cell in enumerate(each) if i != one]
+            joint = kinds[each[one]] + log_of_sums(others, total)[::-1]
+            log_all = logsumexp(joint)
+            F = np.arange(1, total + 1)
+            p = np.exp(joint[1:] - log_all)
+            shape = len(each) * alpha
+            grid.append(logs)
+            log_p.append(log_all + gammaln(shape) - gammaln(shape + total)
+                         - (z_alpha**2 + z_a**2) / 2)  # fmt: skip
+            risks.append([p[0], (p / F).sum()])
+    p = np.exp(np.array(log_p) - logsumexp(log_p))
+    return np.array(grid), p, p @ np.array(risks)
 
 
-def joint_z_scores(key, wrong):
-    with double_precision():
-        means = np.asarray(joint_chains(key, wrong))
-    (centre, sd), (other, _) = PRIORS.values()
-    return z_scores(means, np.array([centre, centre**2 + sd**2, other, 3.0]))
+@pytest.fixture(scope="module")
+def small():
+    cells = weighted(12)
+    return cells, exact_posterior(cells)
+
+
+def test_posterior_against_exact_sums(small, key):
+    """Means of log alpha, log a and their squares, and the risk of a sample unique."""
+    cells, (grid, p, exact_risks) = small
+    run = bnp.models.sample_population_counts(cells, key=key, num_chains=4, num_samples=500)
+    drawn = np.stack([np.log(run.draws[name]) for name in ("alpha", "a")], axis=-1)
+    exact = p @ np.hstack([grid, grid**2])
+    z = z_scores(np.concatenate([drawn, drawn**2], axis=-1).reshape(-1, 4), exact)
+    assert np.abs(z).max() < Z_LIMIT, z
+    unique = np.flatnonzero(cells.f == 1)[0]
+    found = run.p_unique[unique], run.risk[unique]
+    np.testing.assert_allclose(found, exact_risks, rtol=0.03)
+    number = (cells.f == 1).sum()
+    np.testing.assert_allclose(run.draws["tau1"].mean(), number * found[0], rtol=0.05)
+    np.testing.assert_allclose(run.draws["tau2"].mean(), number * found[1], rtol=0.03)
+
+
+NUM_CELLS, TOTAL, FRACTION, NUM_SAMPLES, POINTS = 60, 240, 0.3, 200, 11
+# Standardised log alpha and log a of the calibration: where a total of N has an x (see
+# `log_likelihood_given_total`).
+LIMITS = np.array([[0.4, 2.0], [-2.0, 2.0]])
+
+
+def log_of_total(values, log_x):
+    """log P(sum F = N | x), without N!."""
+    shape = values["alpha"] * NUM_CELLS
+    return (
+        gammaln_(shape + TOTAL) - gammaln_(shape)
+        - shape * jax.nn.softplus(log_x) - TOTAL * jax.nn.softplus(-log_x)
+    )  # fmt: skip
+
+
+@jax.jit
+def posterior_of_alpha(number, planted):
+    """Posterior of alpha on a grid, given the number of cells with 0, 1, .. records."""
+    most = len(number) - 1
+    data = LikelihoodData(
+        jnp.arange(1.0, most + 1), jnp.full(most, FRACTION), number[1:],
+        jnp.full(1, FRACTION), number[:1], jnp.asarray(TOTAL / NUM_CELLS),
+    )  # fmt: skip
+    axes = [jnp.linspace(*limits, POINTS) for limits in LIMITS]
+    z = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    (centre, sd), (centre_a, sd_a) = PRIORS.values()
+
+    def one(z):
+        values = {"alpha": jnp.exp(centre + sd * z[0]), "a": jnp.exp(centre_a + sd_a * z[1])}
+        log_x = solve_total(values, data, jnp.asarray(TOTAL * 1.0))
+        log_p = log_likelihood_given_total(values, data, jnp.asarray(TOTAL * 1.0), log_x)
+        return log_p + jnp.where(planted, log_of_total(values, log_x), 0)
+
+    log_p = jax.vmap(one)(z) - jnp.sum(z**2, axis=1) / 2
+    return jax.nn.softmax(log_p).reshape(POINTS, POINTS).sum(axis=1)
 
 
 @pytest.mark.long
-def test_joint_distribution(key):
-    assert np.abs(joint_z_scores(key, False)).max() < Z_LIMIT
+@pytest.mark.parametrize("planted", [False, True], ids=["right", "total not divided out"])
+def test_calibration(key, planted):
+    """Of samples drawn from the prior: quantiles of alpha in its posterior are uniform."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    axes = [np.linspace(*limits, POINTS) for limits in LIMITS]
+    prior = [np.exp(-(axis**2) / 2) for axis in axes]
+    (centre, sd), (centre_a, sd_a) = PRIORS.values()
+    quantiles = []
+    for _ in range(NUM_SAMPLES):
+        i, j = (generator.choice(POINTS, p=p / p.sum()) for p in prior)
+        alpha, a = np.exp(centre + sd * axes[0][i]), np.exp(centre_a + sd_a * axes[1][j])
+        F = generator.multinomial(TOTAL, generator.dirichlet(np.full(NUM_CELLS, alpha)))
+        p = generator.beta(a * FRACTION, a * (1 - FRACTION), NUM_CELLS)
+        number = np.bincount(generator.binomial(F, p), minlength=TOTAL // 3)[: TOTAL // 3]
+        with double_precision():
+            found = np.asarray(posterior_of_alpha(jnp.asarray(number * 1.0), planted))
+        quantiles.append(found[:i].sum() + generator.random() * found[i])
+    counts = np.histogram(quantiles, bins=10, range=(0, 1))[0]
+    p_value = chi_square_p_value(counts, np.full(10, 0.1))
+    assert (p_value < P_LIMIT) == planted, p_value
 
 
-@pytest.mark.long
-def test_joint_distribution_sees_a_wrong_total(key):
-    assert np.abs(joint_z_scores(key, True)).max() > Z_LIMIT
-
-
-def test_a_run(key):
-    """The total is kept, the risk is that of the draws, and few persons make it large."""
-    frame = pd.DataFrame({"x": list("aabbbc" * 5), "y": list("uvuvvu" * 5)})
-    table = bnp.Microdata.from_frame(frame.iloc[[0, 1, 2, 3, 4, 5, 6, 12, 24]])
-    cells = bnp.weighted_cells(table, 60, num_cells=9)
-    run = dirichlet_multinomial.sample_population_counts(
-        cells, key=key, num_chains=2, num_warmup=200, thin=2, num_samples=100
-    )
-    unique = cells.f == 1
-    assert run.draws["tau1"].shape == (2, 100)
-    np.testing.assert_allclose(run.risk[unique].sum(), run.draws["tau2"].mean(), rtol=1e-9)
-    np.testing.assert_allclose(run.p_unique[unique].sum(), run.draws["tau1"].mean(), rtol=1e-9)
-    assert np.all(run.risk * cells.f <= 1) and 0.02 < run.accepted < 0.9
-    census = bnp.weighted_cells(table, table.n, num_cells=9)
-    everyone = dirichlet_multinomial.sample_population_counts(
-        census, key=key, num_chains=1, num_warmup=200, thin=2, num_samples=100
-    )
-    np.testing.assert_allclose(everyone.risk, 1 / census.f)
+def test_wrong_totals_are_refused(key):
+    table = bnp.Microdata.from_frame(pd.DataFrame({"x": list("aabbbc")}))
+    everyone = bnp.weighted_cells(table, 6, num_cells=4)
+    with pytest.raises(ValueError, match="every person of the population is in the sample"):
+        bnp.models.sample_population_counts(everyone, key=key)
+    short = bnp.weighted_cells(table, 60, np.full(6, 5.0), num_cells=4)
+    with pytest.raises(ValueError, match="the weights add up to 30, and the population size is 60"):
+        bnp.models.sample_population_counts(short, key=key)
