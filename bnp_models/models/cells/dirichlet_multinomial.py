@@ -7,14 +7,16 @@
 Unlike in Models I and II, the population counts F add up to N, so that cells are not independent.
 Given this total, the counts are distributed as those of independent cells of Model II with gamma =
 1 and any N / lambda = x, since the factor x^F is the same for all F of this total. With x such that
-the expected total is N, the probability of the total follows from a saddlepoint approximation, and
-single cells are nearly independent of it. Both have a relative error of the order of 1 / K. The
+the expected total is N, the probability of the total follows from a saddlepoint approximation. The
 posterior of alpha and a, with F summed out, is evaluated on a grid, from which draws are
-independent. phat of an empty cell is that of its stratum.
+independent. Given these, cells are drawn as if they were independent of the total. The errors of
+their risks are of the order of a cell's share of the variance of the total; intervals of tau_1 and
+tau_2 are too wide, by the share of that variance that sample uniques explain. phat of an empty cell
+is that of its stratum.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +40,15 @@ from bnp_models.models.cells.polettini_stander import (
     beta_parameters,
     likelihood_data,
 )
-from bnp_models.models.options import typed_key
+from bnp_models.models.options import check_integer, typed_key
 
-_NEWTON_STEPS, _TOLERANCE = 12, 1e-9
+# Most steps of Newton's method; where it stops; and how far log x may be from its first guess,
+# because derivatives at a larger x consist of rounding errors.
+_NEWTON_STEPS, _TOLERANCE, _FARTHEST_LOG_X = 16, 1e-9, 8.0
 
-# Points of the grid in each direction; how often it is made finer; prior standard deviations that
-# it reaches at first; and how far below its maximum the log density is still kept.
-_POINTS, _REFINEMENTS, _FARTHEST, _DROP = 25, 4, 5.0, 14.0
+# Reach and step of a grid in units of its axes; largest share of the mass at its border; largest
+# ratio of its variance to that of the density; most grids; points that are evaluated together.
+_REACH, _STEP, _BORDER, _SIMILAR, _MOST_GRIDS, _BATCH = 5.0, 0.5, 1e-4, 2.5, 80, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +91,13 @@ def sample_population_counts(
     key
         Used once.
     num_chains, num_samples
-        Number of chains, and of draws of each. All draws are independent.
+        Draws have the shape (num_chains, num_samples). All are independent.
 
     Raises
     ------
     ValueError
-        If the weights do not add up to about the population size, or if the sample is the
-        population.
+        If the weights do not add up to about the population size, or to no more than the records;
+        or if a number is not positive.
 
     Examples
     --------
@@ -106,10 +110,14 @@ def sample_population_counts(
     call = "sample_population_counts(cells, key=...)"
     check_kind(WeightedCells, call, cells=cells)
     key = typed_key(key)
+    check_integer(1, num_chains=num_chains, num_samples=num_samples)
     if wrong := cells.warnings():
         raise ValueError(wrong[0])
-    if cells.f.sum() == cells.population_size:
-        raise ValueError("every person of the population is in the sample, so that F is f")
+    if min(cells.weight.sum(), cells.population_size) <= cells.f.sum() * (1 + 1e-9):
+        raise ValueError(
+            "by its weights the sample is the whole population, so that F is f; nothing is to be "
+            "estimated"
+        )
     shape, (f, phat, _, pair) = (num_chains, num_samples), cells.distinct
     with double_precision():
         key_grid, key_counts = Keys(jax.random.wrap_key_data(jax.random.key_data(key)), 2)
@@ -119,35 +127,95 @@ def sample_population_counts(
             key_array(key_counts, num_chains * num_samples), draws, jnp.asarray(f),
             jnp.asarray(phat), jnp.asarray(pair[cells.f == 1]),
         )  # fmt: skip
-    draws = {name: draws[name] for name in ("alpha", "a")} | {"tau1": tau1, "tau2": tau2}
-    draws = {name: np.asarray(values).reshape(shape) for name, values in draws.items()}
-    return CountsRun(np.asarray(risk)[pair], np.asarray(p_unique)[pair], draws)
+    flat = {"alpha": draws["alpha"], "a": draws["a"], "tau1": tau1, "tau2": tau2}
+    by_chain = {name: np.asarray(values).reshape(shape) for name, values in flat.items()}
+    return CountsRun(np.asarray(risk)[pair], np.asarray(p_unique)[pair], by_chain)
 
 
 def _draw_parameters(
     key: Key[Array, ""], data: LikelihoodData, population_size: int, number: int
 ) -> dict[str, Float[Array, " draws"]]:
-    """Draw alpha and a, and log x at them.
-
-    The density is constant in each cell of a grid, which is made finer where the posterior is.
-    """
+    """Draw alpha and a, and log x at them."""
     key_cell, key_within = Keys(key, 2)
     total = jnp.asarray(population_size, float)
-    evaluate = jax.jit(jax.vmap(partial(_log_posterior, data=data, total=total)))
-    low, high = np.full(2, -_FARTHEST), np.full(2, _FARTHEST)
-    for _ in range(_REFINEMENTS):
-        step = (high - low) / (_POINTS - 1)
-        z = low + step * np.indices((_POINTS, _POINTS)).reshape(2, -1).T
-        log_p = np.asarray(evaluate(jnp.asarray(z)))
-        near = z[log_p > log_p.max() - _DROP]
-        low, high = near.min(axis=0) - step, near.max(axis=0) + step
+    z, log_p, axes = fine_grid(lambda z: np.asarray(_log_posteriors(z, data, total)))
     cell = jax.random.categorical(key_cell, jnp.asarray(log_p), shape=(number,))
-    drawn = jnp.asarray(z)[cell] + step * jax.random.uniform(
-        key_within, (number, 2), minval=-0.5, maxval=0.5
+    within = jax.random.uniform(key_within, (number, 2), minval=-0.5, maxval=0.5)
+    values = jax.vmap(_parameters)(jnp.asarray(z)[cell] + within @ (_STEP * axes.T))
+    return values | {"log_x": _solve_totals(values, data, total)}
+
+
+def fine_grid(
+    evaluate: Callable[[np.ndarray], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Grid on which nearly all mass of a density in two dimensions lies, with steps of half an sd.
+
+    Each grid has its centre and its axes from the moments of the one before. It becomes at most
+    four times as fine, or twice as fine if much of the mass is at its border, so that it can follow
+    a narrow ridge.
+
+    Parameters
+    ----------
+    evaluate
+        Log density at points (n, 2); about zero at a distance of some units from the origin.
+
+    Returns
+    -------
+    z, log_p, axes
+        Points (n, 2), log density (n,), -inf where it was nan, and the axes of the grid: columns, with the covariance
+        axes axes^T.
+
+    Raises
+    ------
+    ValueError
+        If no grid of this kind is found.
+    """
+    size = 2 * round(_REACH / _STEP) + 1
+    u = _STEP * np.indices((size, size)).reshape(2, -1).T - _REACH
+    border = (np.abs(u) > _REACH - _STEP / 2).any(axis=1)
+    centre, axes = np.zeros(2), np.eye(2)
+    for _ in range(_MOST_GRIDS):
+        z = centre + u @ axes.T
+        log_p = np.nan_to_num(evaluate(z), nan=-np.inf, neginf=-np.inf)
+        if not np.isfinite(log_p).any():
+            break
+        p = np.exp(log_p - log_p.max())
+        p /= p.sum()
+        centre = p @ z
+        covariance = (p * (z - centre).T) @ (z - centre)
+        outside = p[border].sum() > _BORDER
+        if not outside:
+            inner = np.linalg.solve(axes, np.linalg.solve(axes, covariance).T)
+            ratio = np.linalg.eigvalsh(inner)
+            if ratio[0] > 1 / _SIMILAR and ratio[1] < _SIMILAR:
+                return z, log_p, axes
+        widen, floor = (2.0, 1.0) if outside else (1.0, 0.25)
+        axes = np.linalg.cholesky(widen * covariance + floor * _STEP**2 * axes @ axes.T)
+    raise ValueError(
+        "the posterior of alpha and a could not be found; check the weights and the population size"
     )
-    values = jax.vmap(_parameters)(drawn)
-    log_x = jax.jit(jax.vmap(partial(solve_total, data=data, total=total)))(values)
-    return values | {"log_x": log_x}
+
+
+@jax.jit
+def _log_posteriors(
+    z: Float[Array, "n 2"], data: LikelihoodData, total: Float[Array, ""]
+) -> Float[Array, " n"]:
+    """Log density of the standardised logarithms of alpha and a, up to a constant."""
+
+    def one(z):
+        values = _parameters(z)
+        log_x = solve_total(values, data, total)
+        return log_likelihood_given_total(values, data, total, log_x) - jnp.sum(z**2) / 2
+
+    return lax.map(one, z, batch_size=_BATCH)
+
+
+@jax.jit
+def _solve_totals(
+    values: dict[str, Float[Array, " n"]], data: LikelihoodData, total: Float[Array, ""]
+) -> Float[Array, " n"]:
+    """log x at several values of alpha and a."""
+    return lax.map(lambda one: solve_total(one, data, total), values, batch_size=_BATCH)
 
 
 def _parameters(z: Float[Array, " 2"]) -> dict[str, Float[Array, ""]]:
@@ -156,20 +224,14 @@ def _parameters(z: Float[Array, " 2"]) -> dict[str, Float[Array, ""]]:
     return dict(zip(("alpha", "a"), map(jnp.exp, logs), strict=True))
 
 
-def _log_posterior(
-    z: Float[Array, " 2"], data: LikelihoodData, total: Float[Array, ""]
-) -> Float[Array, ""]:
-    """Log density of the standardised logarithms of alpha and a, up to a constant."""
-    values = _parameters(z)
-    log_x = solve_total(values, data, total)
-    return log_likelihood_given_total(values, data, total, log_x) - jnp.sum(z**2) / 2
-
-
 @jax.named_scope("solve_total")
 def solve_total(
     values: dict[str, Float[Array, ""]], data: LikelihoodData, total: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """log x at which the expectation of the sum of F given the sample is the total."""
+    """log x at which the expectation of the sum of F given the sample is the total.
+
+    If no x has this expectation, it is a large value, at which the expectation is nearest to it.
+    """
     log_unseen = jnp.log(total - jnp.sum(data.number * data.f))
 
     def step(carry):
@@ -177,7 +239,8 @@ def solve_total(
         mean, variance = _unseen(log_x, values, data)
         slope = variance / (1 + jnp.exp(log_x)) / mean
         by = jnp.clip((jnp.log(mean) - log_unseen) / slope, -2, 2)
-        return t + 1, log_x - by, jnp.abs(by)
+        following = jnp.minimum(log_x - by, start + _FARTHEST_LOG_X)
+        return t + 1, following, jnp.abs(following - log_x)
 
     start = jnp.log(data.size) - jnp.log(values["alpha"])
     return lax.while_loop(
@@ -207,33 +270,28 @@ def log_likelihood_given_total(
     log_x
         Result of `solve_total`.
 
-    Returns
-    -------
-    log_likelihood
-        -inf if the counts add up to N with a negligible probability, because no x has this
-        expectation.
-
     Notes
     -----
     P(f | N) = P(f | x) P(sum F = N | f, x) / P(sum F = N | x). The last probability is that of a
     negative binomial. The one before it is approximated by the saddlepoint method with the Poisson
     distribution as its base (Daniels 1954, doi:10.1214/aoms/1177728652; Wood, Booth & Butler 1993,
-    doi:10.1080/01621459.1993.10476322), whose ratio of the two standard deviations is 1 if only few
-    persons are not in the sample.
+    doi:10.1080/01621459.1993.10476322). With this base the ratio of the two standard deviations
+    tends to 1 if only few persons are not in the sample. If the expectation stays below N for all
+    x, as it may if the weights add up to less than N, the distance counts as in a normal
+    distribution.
     """
     unseen = total - jnp.sum(data.number * data.f)
     mean, variance = _unseen(log_x, values, data)
     log_of_total = (
         unseen * jnp.log(unseen) - unseen - gammaln(unseen + 1)
-        + (jnp.log(unseen) - jnp.log(variance)) / 2
+        + (jnp.log(unseen) - jnp.log(variance) - (unseen - mean) ** 2 / variance) / 2
     )  # fmt: skip
     shape = values["alpha"] * _num_cells(data)
     log_before = (
         log_gamma_ratio(total + 1, shape - 1) - gammaln(shape)
         - shape * jax.nn.softplus(log_x) - total * jax.nn.softplus(-log_x)
     )  # fmt: skip
-    value = _log_sample(log_x, values, data) + log_of_total - log_before
-    return jnp.where(jnp.abs(mean / unseen - 1) < 1e-6, value, -jnp.inf)
+    return _log_sample(log_x, values, data) + log_of_total - log_before
 
 
 def _num_cells(data: LikelihoodData) -> Float[Array, ""]:

@@ -3,9 +3,8 @@
     python experiments/papers/polettini_stander/run.py
 
 Stratified samples of unequal probabilities, ten of them; every method's risk against 1 / F. Writes
-results.csv (a line per sample and method), tables.md and the figures. Models that are sampled by
-chains are fitted to the first sample only: full Bayes, and with `--long bayes counts` the
-Dirichlet-multinomial model too, which takes ten minutes more.
+results.csv (a line per sample and method), tables.md and the figures. Full Bayes, by chains, and
+with `--long bayes counts` the Dirichlet-multinomial model are fitted to the first sample only.
 """
 
 import argparse

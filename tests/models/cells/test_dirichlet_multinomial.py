@@ -14,7 +14,11 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import bnp_models as bnp
 from bnp_models.kernels.numerics.platforms import double_precision
-from bnp_models.models.cells.dirichlet_multinomial import log_likelihood_given_total, solve_total
+from bnp_models.models.cells.dirichlet_multinomial import (
+    fine_grid,
+    log_likelihood_given_total,
+    solve_total,
+)
 from bnp_models.models.cells.full_bayes import PRIORS
 from bnp_models.models.cells.polettini_stander import LikelihoodData
 
@@ -77,13 +81,44 @@ def test_likelihood_is_the_sum_over_all_counts(times, total):
             assert abs(found - exact) < 0.02, (alpha, a, float(found), exact)
 
 
-def test_a_total_out_of_reach_has_no_likelihood():
-    """With these sampling fractions three cells cannot be expected to hold a million persons."""
+@pytest.mark.parametrize("total", [70, 90])
+def test_likelihood_of_a_total_out_of_reach(total):
+    """Weights add up to 60, so that with a large a no x has the expectation N."""
+    cells = list(zip(SEEN, PHAT, strict=True)) * 6
     with double_precision():
-        data, total = grouped(1, 1_000_000), jnp.asarray(1e6)
-        values = {"alpha": jnp.asarray(0.1), "a": jnp.asarray(20.0)}
-        log_x = solve_total(values, data, total)
-        assert log_likelihood_given_total(values, data, total, log_x) == -jnp.inf
+        data = grouped(6, total)
+        found, exact = [], []
+        for alpha, a in [(0.05, 40.0), (0.05, 80.0), (0.1, 40.0)]:
+            values = {"alpha": jnp.asarray(alpha), "a": jnp.asarray(a)}
+            log_x = solve_total(values, data, jnp.asarray(float(total)))
+            found.append(log_likelihood_given_total(values, data, jnp.asarray(float(total)), log_x))
+            exact.append(exact_log_likelihood(cells, total, alpha, a))
+    np.testing.assert_allclose(found, exact, atol=0.3)
+
+
+RIDGES = [((0.01, 0.18), -0.5), ((0.006, 0.1), -0.5), ((0.01, 0.5), 0.97), ((1, 1), 0)]
+
+
+@pytest.mark.parametrize(("sd", "correlation"), RIDGES)
+def test_grid_finds_a_narrow_ridge_anywhere(sd, correlation):
+    covariance = np.outer(sd, sd) * [[1, correlation], [correlation, 1]]
+    precision = np.linalg.inv(covariance)
+    generator = np.random.default_rng(1)
+    for mode in [np.array([-7.0, 0.0]), *generator.normal(scale=1.5, size=(20, 2))]:
+        z, log_p, axes = fine_grid(
+            lambda z, mode=mode: -((z - mode) @ precision * (z - mode)).sum(axis=1) / 2
+        )
+        p = np.exp(log_p - log_p.max())
+        p /= p.sum()
+        np.testing.assert_allclose((p @ z - mode) / sd, 0, atol=0.05)
+        np.testing.assert_allclose((p * (z - mode).T) @ (z - mode), covariance, rtol=0.05,
+                                   atol=0.01 * min(sd) ** 2)  # fmt: skip
+        np.testing.assert_array_less(axes @ axes.T, 2.6 * np.diag(sd) ** 2 + 1)
+
+
+def test_grid_says_where_there_is_no_density():
+    with pytest.raises(ValueError, match="could not be found; check the weights"):
+        fine_grid(lambda z: np.full(len(z), -np.inf))
 
 
 def weighted(times):
@@ -203,7 +238,8 @@ def test_calibration(key, planted):
         alpha, a = np.exp(centre + sd * axes[0][i]), np.exp(centre_a + sd_a * axes[1][j])
         F = generator.multinomial(TOTAL, generator.dirichlet(np.full(NUM_CELLS, alpha)))
         p = generator.beta(a * FRACTION, a * (1 - FRACTION), NUM_CELLS)
-        number = np.bincount(generator.binomial(F, p), minlength=TOTAL // 3)[: TOTAL // 3]
+        number = np.bincount(generator.binomial(F, p), minlength=TOTAL // 3)
+        assert len(number) == TOTAL // 3
         with double_precision():
             found = np.asarray(posterior_of_alpha(jnp.asarray(number * 1.0), planted))
         quantiles.append(found[:i].sum() + generator.random() * found[i])
@@ -215,8 +251,10 @@ def test_calibration(key, planted):
 def test_wrong_totals_are_refused(key):
     table = bnp.Microdata.from_frame(pd.DataFrame({"x": list("aabbbc")}))
     everyone = bnp.weighted_cells(table, 6, num_cells=4)
-    with pytest.raises(ValueError, match="every person of the population is in the sample"):
+    with pytest.raises(ValueError, match="by its weights the sample is the whole population"):
         bnp.models.sample_population_counts(everyone, key=key)
+    with pytest.raises(ValueError, match="num_samples"):
+        bnp.models.sample_population_counts(everyone, key=key, num_samples=0)
     short = bnp.weighted_cells(table, 60, np.full(6, 5.0), num_cells=4)
     with pytest.raises(ValueError, match="the weights add up to 30, and the population size is 60"):
         bnp.models.sample_population_counts(short, key=key)
