@@ -69,7 +69,7 @@ def grouped(times, total):
 
 @pytest.mark.parametrize(("times", "total"), [(10, 100), (10, 31), (40, 400)])
 def test_likelihood_is_the_sum_over_all_counts(times, total):
-    """It is nearly so; parameters on which all hangs differ by several units."""
+    """The approximation is off by less than 0.02 nats."""
     cells = list(zip(SEEN, PHAT, strict=True)) * times
     with double_precision():
         data = grouped(times, total)
@@ -113,7 +113,8 @@ def test_grid_finds_a_narrow_ridge_anywhere(sd, correlation):
         np.testing.assert_allclose((p @ z - mode) / sd, 0, atol=0.05)
         np.testing.assert_allclose((p * (z - mode).T) @ (z - mode), covariance, rtol=0.05,
                                    atol=0.01 * min(sd) ** 2)  # fmt: skip
-        np.testing.assert_array_less(axes @ axes.T, 2.6 * np.diag(sd) ** 2 + 1)
+        ratio = np.diag(axes @ axes.T) / np.square(sd)
+        assert ((ratio > 0.3) & (ratio < 3)).all(), ratio
 
 
 def test_grid_says_where_there_is_no_density():
@@ -188,8 +189,7 @@ def test_posterior_against_exact_sums(small, key):
 
 
 NUM_CELLS, TOTAL, FRACTION, NUM_SAMPLES, POINTS = 60, 240, 0.3, 200, 11
-# Standardised log alpha and log a of the calibration: where a total of N has an x (see
-# `log_likelihood_given_total`).
+# Standardised log alpha and log a of the calibration. At smaller alpha, N is often out of reach.
 LIMITS = np.array([[0.4, 2.0], [-2.0, 2.0]])
 
 
