@@ -162,8 +162,8 @@ def fine_grid(
     Returns
     -------
     z, log_p, axes
-        Points (n, 2), log density (n,), -inf where it was nan, and the axes of the grid: columns, with the covariance
-        axes axes^T.
+        Points (n, 2); log density (n,), -inf where it was nan; and the axes of the grid: columns,
+        with the covariance axes axes^T.
 
     Raises
     ------
