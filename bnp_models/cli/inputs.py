@@ -28,11 +28,11 @@ from bnp_models.models.nested.relative import relative_to_heads
 
 CELL_OPTIONS = ("cells", "hyperparameters")
 
-# Options of the models of persons within households.
+# Most households that the default of --prior-possible takes for possible, and least number of the
+# sample's for each of these (experiments/synthesis/member_classes).
 PRIOR_POSSIBLE, LEAST_PER_POSSIBLE = 60, 20
-"""Most households that the default of --prior-possible takes for possible, and least number of the
-sample's for each of these (experiments/synthesis/member_classes)."""
 
+# Options of the models of persons within households.
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "roles", "head")
 
 MODEL_OPTIONS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.options))

@@ -28,17 +28,17 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
-from bnp_models.kernels.cells.thinning import draw_counts, log_marginal, tabulate
+from bnp_models.kernels.cells.thinning import draw_counts, tabulate
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.numerics.platforms import double_precision
 from bnp_models.kernels.variates.rng import Keys, key_array
 from bnp_models.models.cells.full_bayes import PRIORS
 from bnp_models.models.cells.polettini_stander import (
-    NODES,
     LikelihoodData,
     PolettiniStander,
     beta_parameters,
     likelihood_data,
+    log_likelihood_given,
 )
 from bnp_models.models.options import check_integer, typed_key
 
@@ -302,12 +302,9 @@ def _num_cells(data: LikelihoodData) -> Float[Array, ""]:
 def _log_sample(
     log_x: Float[Array, ""], values: dict[str, Float[Array, ""]], data: LikelihoodData
 ) -> Float[Array, ""]:
-    """log P(f | x), with independent cells."""
-    f = jnp.concatenate([data.f, jnp.zeros_like(data.empty_phat)])
-    phat = jnp.concatenate([data.phat, data.empty_phat])
-    number = jnp.concatenate([data.number, data.empty_number])
-    a, b = beta_parameters(2, values, phat)
-    return jnp.sum(number * log_marginal(f, values["alpha"], a, b, log_x, nodes=NODES))
+    """log P(f | x), with independent cells: the likelihood of Model II with gamma = 1."""
+    data = data._replace(size=values["alpha"] * jnp.exp(log_x))
+    return log_likelihood_given(2, values | {"gamma": jnp.ones_like(log_x)}, data)
 
 
 def _unseen(

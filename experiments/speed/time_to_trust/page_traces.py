@@ -1,7 +1,7 @@
 """Traces of the chains of `bnp-models synthesize`, a column for each folder of results.
 
     python experiments/speed/time_to_trust/page_traces.py michigan bay simulated
-    python experiments/speed/time_to_trust/page_traces.py michigan8 bay8 --to eight_chains
+    python experiments/speed/time_to_trust/page_traces.py FOLDER.. --to eight_chains
 
 The folders are those of --out, and give the columns their titles. Writes the figure
 traces/default_command.png, or that of another name, and prints R-hat and effective draws.
